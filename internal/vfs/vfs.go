@@ -1,0 +1,61 @@
+// Package vfs is the one seam between Ratchet and the disk: every file that holds data is opened, read, written,
+// synced and renamed through an FS. The real one is OS; tests use vfstest, which can lose what was not synced and can
+// fail any operation.
+//
+// There is no memory map in it: a failed write is an error here and not a signal, and a model disk can stand in.
+package vfs
+
+import (
+	"io"
+	"io/fs"
+)
+
+// File is an open file. ReadAt and WriteAt may be called at the same time from several goroutines.
+type File interface {
+	io.ReaderAt
+	io.WriterAt
+	io.Closer
+
+	// Name is the path it was opened with.
+	Name() string
+	// Size is the present length in bytes.
+	Size() (int64, error)
+	// Sync makes all that was written durable, its length included (fdatasync).
+	Sync() error
+	// Truncate sets the length; a longer file is filled with zeros that take no room on disk.
+	Truncate(size int64) error
+	// Preallocate sets the length and reserves the room for it, where the file system can; so a later WriteAt inside
+	// it neither meets a full disk nor changes metadata. Its error for a full disk is syscall.ENOSPC.
+	Preallocate(size int64) error
+}
+
+// FS is a file system. Errors are those of package os: errors.Is with fs.ErrNotExist and syscall.Errno works.
+type FS interface {
+	// Open opens an existing file for reading and writing.
+	Open(name string) (File, error)
+	// OpenReadOnly opens an existing file for reading; WriteAt on it fails.
+	OpenReadOnly(name string) (File, error)
+	// Create makes a new empty file, or empties the one that is there, for reading and writing.
+	Create(name string) (File, error)
+	// ReadDir lists a folder, sorted by name.
+	ReadDir(name string) ([]fs.DirEntry, error)
+	Stat(name string) (fs.FileInfo, error)
+	MkdirAll(name string) error
+	// Rename replaces newName if it is there. It is durable only after SyncDir of the folder.
+	Rename(oldName, newName string) error
+	Remove(name string) error
+	RemoveAll(name string) error
+	// SyncDir makes creations, renames and removals in the folder durable.
+	SyncDir(name string) error
+	// Lock takes the lock that RocketMQ's broker takes (a POSIX record lock on byte 0 of the file), creating the file
+	// when it is missing. It fails with ErrLocked when another process has it. Close gives it back.
+	Lock(name string) (io.Closer, error)
+	// Usage is the state of the file system that holds name.
+	Usage(name string) (Usage, error)
+}
+
+// Usage is a file system's room, in bytes.
+type Usage struct {
+	Total     int64
+	Available int64 // to this process; root's reserve is not in it
+}
