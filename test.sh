@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# All tests, the ones with real Java and Go clients included. Installs what they need when it is missing: a C compiler
+# (for the race detector), a JDK and Maven, from Debian's packages. Everything else comes through Go's and Maven's own
+# registries. A part that can't run fails; nothing is skipped.
+#
+#   ./test.sh            everything
+#   ./test.sh quick      what needs no Java and is done in a few minutes
+set -euo pipefail
+cd "$(dirname "$0")"
+what=${1:-all}
+
+step() { printf '\n== %s\n' "$*"; }
+
+install() { # command package
+	command -v "$1" >/dev/null && return
+	step "install $2"
+	local sudo=
+	[ "$(id -u)" = 0 ] || sudo=sudo
+	[ -n "${updated:-}" ] || { $sudo apt-get update -q; updated=yes; }
+	DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -q "$2"
+}
+
+command -v go >/dev/null || { echo "Go is needed: https://go.dev/doc/install" >&2; exit 1; }
+install gcc gcc
+install git git
+
+step "format, vet, generated files, lint"
+unformatted=$(gofmt -l $(git ls-files '*.go'))
+[ -z "$unformatted" ] || { echo "not formatted: $unformatted" >&2; exit 1; }
+go vet ./...
+go vet -tags conformance ./...
+(cd internal/tools && go build -o ../../bin/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint)
+bin/golangci-lint run ./...
+
+step "tests"
+go test -count=1 ./...
+
+step "tests with the race detector"
+go test -race -count=1 ./...
+
+step "fuzzing, a little of each"
+for pkg in $(go list ./...); do
+	for target in $(go test -list '^Fuzz' "$pkg" | grep '^Fuzz' || true); do
+		go test -run '^$' -fuzz "^$target\$" -fuzztime "${FUZZTIME:-5s}" "$pkg"
+	done
+done
+[ "$what" = all ] || exit 0
+
+install javac openjdk-17-jdk-headless
+install mvn maven
+
+step "real processes: kill -9, a million messages, hostile clients"
+go test -count=1 -timeout 30m -tags conformance ./crash/...
+
+step "real clients and brokers"
+go test -count=1 -timeout 40m -tags conformance ./conformance/... ./namesrv/... ./store/...
