@@ -1,0 +1,57 @@
+package remoting
+
+import (
+	"math/bits"
+	"sync"
+)
+
+// Frames and replies live in buffers of power-of-two classes from 512 bytes to 1 MiB. One pool for all sizes would let
+// a 200-byte heartbeat sit in a lane inside a megabyte; classes bound that waste to a factor of two. What is larger is
+// left to the garbage collector: such frames are rare, and a pool of them would keep their memory for good.
+const (
+	minBufferClass = 9
+	maxBufferClass = 20
+	maxPooled      = 1 << maxBufferClass
+)
+
+var bufferPools [maxBufferClass + 1]sync.Pool
+
+// buffer is a byte slice with one owner at a time; handing a *buffer on hands the ownership on. The last owner calls
+// release once.
+type buffer struct {
+	b     []byte
+	freed bool // only read and written under -tags ratchet_debug
+}
+
+// getBuffer returns an empty buffer with room for n bytes. n must be a length that is really there, never one that a
+// peer announced.
+func getBuffer(n int) *buffer {
+	if n > maxPooled {
+		return &buffer{b: make([]byte, 0, n)}
+	}
+	class := minBufferClass
+	if n > 1<<minBufferClass {
+		class = bits.Len(uint(n - 1))
+	}
+	if b, ok := bufferPools[class].Get().(*buffer); ok {
+		b.b = b.b[:0]
+		b.freed = false
+		return b
+	}
+	return &buffer{b: make([]byte, 0, 1<<class)}
+}
+
+// release gives the buffer back. Nobody may touch b or slices of b.b afterwards.
+func (b *buffer) release() {
+	b.poison()
+	c := cap(b.b)
+	if c > maxPooled {
+		return
+	}
+	// A slice that append has moved may have any capacity: it goes to the largest class that it can serve.
+	class := bits.Len(uint(c)) - 1
+	if class < minBufferClass {
+		return
+	}
+	bufferPools[class].Put(b)
+}

@@ -1,0 +1,339 @@
+package remoting
+
+import (
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ratchetmq/ratchet/protocol"
+)
+
+// LaneConfig describes a bounded class of work.
+type LaneConfig struct {
+	Name string
+	// Workers is how many requests run at the same time, each of another connection. 0: requests run on the event loop
+	// that read them, one at a time for all connections of that loop, and must not block.
+	Workers int
+	// Queue is how many requests may wait for a worker. When so many wait, further ones are answered SYSTEM_BUSY at
+	// once; a one-way request, which can't be told, stops the reading of its connection until there is room. 0 means
+	// DefaultQueue.
+	Queue int
+	// MaxWait, if not 0: a request that waited longer is answered SYSTEM_BUSY instead of being handled. One-way
+	// requests are handled however late.
+	MaxWait time.Duration
+}
+
+// DefaultQueue is the number of requests that may wait in a lane whose configuration does not say.
+const DefaultQueue = 10000
+
+// turn is how many requests of one connection a worker handles before others of the lane get theirs.
+const turn = 16
+
+// strand is the line of one connection's requests in one lane. They are handled in their order, one at a time: a strand
+// is in the lane's list of ready ones, or with one worker, or has nothing to do. All fields are guarded by lane.mu.
+type strand struct {
+	conn       *Conn
+	lane       *lane
+	head, tail *Request
+	n          int
+	busy       bool    // in the ready list or with a worker
+	parked     bool    // the peer does not read: nothing is handled until unpark
+	next       *strand // in the ready list
+}
+
+// lane runs the requests of one class.
+type lane struct {
+	cfg   LaneConfig
+	index int // in Conn.strands
+	e     *endpoint
+
+	mu         sync.Mutex
+	more       sync.Cond // for workers: a strand is ready, or the lane is closed
+	head, tail *strand   // ready
+	waiting    int       // requests in strands that are not parked
+	parked     int       // requests in strands that are
+	stalled    []*Conn   // connections that have a one-way request in hand and no room for it
+	closed     bool
+
+	running                           atomic.Int64
+	handled, refused, expired, panics atomic.Uint64
+}
+
+func newLane(cfg LaneConfig, index int, e *endpoint) *lane {
+	if cfg.Queue <= 0 {
+		cfg.Queue = DefaultQueue
+	}
+	l := &lane{cfg: cfg, index: index, e: e}
+	l.more.L = &l.mu
+	return l
+}
+
+// push lines r up, or runs it if the lane has no workers. A request that finds the lane full is refused, except a
+// one-way request: that returns false, and the connection's link.resume is called when there is room to push it again.
+// force lines it up all the same; it is for requests of connections that are gone.
+func (l *lane) push(r *Request, force bool) bool {
+	if l.cfg.Workers == 0 {
+		l.run(r)
+		return true
+	}
+	s := r.Conn.strand(l)
+	l.mu.Lock()
+	if l.waiting >= l.cfg.Queue && !force {
+		waiting := l.waiting
+		if r.IsOneway() {
+			l.stalled = append(l.stalled, r.Conn)
+			l.mu.Unlock()
+			return false
+		}
+		l.mu.Unlock()
+		l.refused.Add(1)
+		l.busy(r, fmt.Sprintf("lane %s is full: %d requests wait, the limit is %d; the request was not handled",
+			l.cfg.Name, waiting, l.cfg.Queue))
+		l.e.finish(r)
+		return true
+	}
+	if s.tail == nil {
+		s.head = r
+	} else {
+		s.tail.next = r
+	}
+	s.tail = r
+	s.n++
+	if s.parked {
+		l.parked++
+	} else {
+		l.waiting++
+		l.ready(s)
+	}
+	room := l.admit() // r may have been given room that it did not need: pass it on
+	l.mu.Unlock()
+	l.resume(room)
+	return true
+}
+
+// strand is the connection's line in l. It is made where frames are read, so by one goroutine.
+func (c *Conn) strand(l *lane) *strand {
+	if c.strands[l.index] == nil {
+		c.strands[l.index] = &strand{conn: c, lane: l}
+	}
+	return c.strands[l.index]
+}
+
+// ready gives s to a worker, if it has work and none has it. mu is held.
+func (l *lane) ready(s *strand) {
+	if s.busy || s.n == 0 {
+		return
+	}
+	s.busy = true
+	l.enqueue(s)
+	l.more.Signal()
+}
+
+func (l *lane) enqueue(s *strand) {
+	if l.tail == nil {
+		l.head = s
+	} else {
+		l.tail.next = s
+	}
+	l.tail = s
+}
+
+// work is one worker. It returns when the lane is closed.
+func (l *lane) work() {
+	for {
+		s := l.acquire()
+		if s == nil {
+			return
+		}
+		for n := 0; ; n++ {
+			r := l.pop(s, n == turn)
+			if r == nil {
+				break
+			}
+			l.runQueued(r)
+		}
+	}
+}
+
+// acquire waits for a strand with work and takes it out of the list.
+func (l *lane) acquire() *strand {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.head == nil && !l.closed {
+		l.more.Wait()
+	}
+	if l.closed {
+		return nil
+	}
+	s := l.head
+	l.head, s.next = s.next, nil
+	if l.head == nil {
+		l.tail = nil
+	}
+	return s
+}
+
+// pop takes the next request of s, which the worker has. nil: the worker has lost s, since it is empty, parked, or, with
+// yield, others wait.
+func (l *lane) pop(s *strand, yield bool) *Request {
+	l.mu.Lock()
+	switch {
+	case s.n == 0 || l.closed:
+		s.busy = false
+		l.mu.Unlock()
+		return nil
+	case s.conn.choked.Load() && !s.conn.Closed():
+		// Its requests leave the lane's count: a peer that does not read must not use up the room of those that do.
+		s.busy, s.parked = false, true
+		l.waiting -= s.n
+		l.parked += s.n
+		room := l.admit()
+		l.mu.Unlock()
+		l.resume(room)
+		return nil
+	case yield:
+		l.enqueue(s)
+		l.mu.Unlock()
+		return nil
+	}
+	r := s.head
+	s.head, r.next = r.next, nil
+	if s.head == nil {
+		s.tail = nil
+	}
+	s.n--
+	l.waiting--
+	room := l.admit()
+	l.mu.Unlock()
+	l.resume(room)
+	return r
+}
+
+// admit takes as many stalled connections as there is room for now. mu is held.
+func (l *lane) admit() []*Conn {
+	n := min(len(l.stalled), l.cfg.Queue-l.waiting)
+	if n <= 0 {
+		return nil
+	}
+	room := append([]*Conn(nil), l.stalled[:n]...)
+	l.stalled = append(l.stalled[:0], l.stalled[n:]...)
+	return room
+}
+
+// resume tells connections that there is room. Room offered to one that is gone is offered to the next.
+func (l *lane) resume(room []*Conn) {
+	for len(room) > 0 {
+		gone := false
+		for _, c := range room {
+			if !c.link.resume() {
+				gone = true
+			}
+		}
+		if !gone {
+			return
+		}
+		l.mu.Lock()
+		room = l.admit()
+		l.mu.Unlock()
+	}
+}
+
+// unpark lets the strand's requests be handled again.
+func (l *lane) unpark(s *strand) {
+	l.mu.Lock()
+	if s.parked {
+		s.parked = false
+		l.parked -= s.n
+		l.waiting += s.n
+		l.ready(s)
+	}
+	l.mu.Unlock()
+}
+
+// close ends the workers; requests that still wait are not handled.
+func (l *lane) close() {
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.more.Broadcast()
+}
+
+// discard drops what waits in s, when all workers have ended.
+func (l *lane) discard(s *strand) {
+	l.mu.Lock()
+	r := s.head
+	if s.parked {
+		l.parked -= s.n
+	} else {
+		l.waiting -= s.n
+	}
+	s.head, s.tail, s.n = nil, nil, 0
+	l.mu.Unlock()
+	for ; r != nil; r = r.next {
+		if !r.IsOneway() {
+			l.e.inflight.Add(-1)
+		}
+		l.e.finish(r)
+	}
+}
+
+// runQueued runs a request that has waited.
+func (l *lane) runQueued(r *Request) {
+	if l.cfg.MaxWait > 0 && !r.IsOneway() {
+		if waited := time.Since(r.Received); waited > l.cfg.MaxWait {
+			l.expired.Add(1)
+			l.busy(r, fmt.Sprintf("request waited %d ms in lane %s, the limit is %d ms; it was not handled",
+				waited.Milliseconds(), l.cfg.Name, l.cfg.MaxWait.Milliseconds()))
+			l.e.finish(r)
+			return
+		}
+	}
+	l.run(r)
+}
+
+func (l *lane) busy(r *Request, text string) {
+	r.Reply(protocol.Reply{Code: protocol.SystemBusy, Remark: text})
+}
+
+// run gives r to the handler and survives its panics.
+func (l *lane) run(r *Request) {
+	l.running.Add(1)
+	l.handled.Add(1)
+	defer func() {
+		if p := recover(); p != nil {
+			l.panicked(r, p)
+		}
+		l.running.Add(-1)
+		l.e.finish(r)
+	}()
+	l.e.handler.Serve(l.e.ctx, r)
+}
+
+// panicked answers for a handler that can't. The frame does not go back into the pool: the handler may have given it to
+// a goroutine that still reads it.
+func (l *lane) panicked(r *Request, p any) {
+	l.panics.Add(1)
+	if skipped, ok := l.e.loud.allow(time.Now()); ok { // a peer may have found a way to cause them
+		l.e.log.Error("handler panicked", "code", r.Code, "opaque", r.Opaque, "client", r.Conn.RemoteAddr().String(),
+			"err", fmt.Sprintf("%v (%d other panics left out)\n%s", p, skipped, debug.Stack()))
+	}
+	r.frame.Store(nil)
+	if !r.Replied() {
+		r.Reply(protocol.Reply{
+			Code:   protocol.SystemError,
+			Remark: fmt.Sprintf("handler of request code %d panicked", r.Code),
+		})
+	}
+}
+
+func (l *lane) stats() LaneStats {
+	l.mu.Lock()
+	waiting, parked := l.waiting, l.parked
+	l.mu.Unlock()
+	return LaneStats{
+		Name: l.cfg.Name, Waiting: waiting, Parked: parked, Running: int(l.running.Load()), Handled: l.handled.Load(),
+		Refused: l.refused.Load(), Expired: l.expired.Load(), Panics: l.panics.Load(),
+	}
+}

@@ -1,0 +1,157 @@
+package remoting
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/ratchetmq/ratchet/protocol"
+)
+
+// Handler serves requests. Serve runs on a worker of the request's lane, or on the event loop for a lane without
+// workers, where it must not block. ctx ends when the server gives up on unanswered requests.
+//
+// Serve may answer before it returns, or hand the request on to be answered later by any goroutine; see Request.
+type Handler interface {
+	Serve(ctx context.Context, r *Request)
+}
+
+// HandlerFunc makes a function a Handler.
+type HandlerFunc func(ctx context.Context, r *Request)
+
+// Serve calls f.
+func (f HandlerFunc) Serve(ctx context.Context, r *Request) { f(ctx, r) }
+
+// Request is one request of a peer. Fields and Body are part of a pooled buffer that lives until Reply or Detach; the
+// rest stays valid.
+//
+// Each request is to be ended by exactly one Reply, one-way ones too: that gives the buffer back.
+type Request struct {
+	protocol.Command
+
+	Conn     *Conn     // where it came from
+	Received time.Time // when its last byte was there
+
+	e       *endpoint
+	lane    *lane
+	frame   atomic.Pointer[buffer] // what Fields and Body borrow from; nil once given back
+	replied atomic.Bool
+	next    *Request // the one behind it in its strand; guarded by lane.mu
+}
+
+// Reply answers the request, in the codec it came in. It may be called from any goroutine, once; later calls do nothing
+// but count. rep.Body is copied before Reply returns, so it may borrow from the request. For one-way requests, and when
+// the connection is gone, nothing is sent. Fields and Body of the request are dead afterwards.
+func (r *Request) Reply(rep protocol.Reply) {
+	if !r.replied.CompareAndSwap(false, true) {
+		r.e.duplicates.Add(1)
+		return
+	}
+	if !r.IsOneway() {
+		if !r.Conn.Closed() {
+			r.send(&rep)
+		}
+		r.e.inflight.Add(-1)
+	}
+	r.Detach()
+}
+
+// replyRoom is about what a reply takes besides its body and remark.
+const replyRoom = 480
+
+func (r *Request) send(rep *protocol.Reply) {
+	b := getBuffer(replyRoom + len(rep.Remark) + len(rep.Body))
+	b.b = protocol.AppendReply(b.b, r.Codec, r.Opaque, rep)
+	if size := len(b.b); size > protocol.MaxFrame {
+		// The peer would close the connection on seeing the length, and all its other requests would go with it.
+		r.e.oversized.Add(1)
+		b.b = protocol.AppendReply(b.b[:0], r.Codec, r.Opaque, &protocol.Reply{
+			Code:   protocol.SystemError,
+			Remark: fmt.Sprintf("reply of %d bytes is larger than a frame may be, %d bytes", size, protocol.MaxFrame),
+		})
+	}
+	r.e.replies.Add(1)
+	_ = r.Conn.link.send(b) // fails only if the connection is gone, and the reply with it
+}
+
+// Detach gives the request's buffer back before the reply: for requests that are held for long. Fields and Body are
+// empty afterwards; what the caller needs of them must have been copied. It must not run at the same time as code that
+// reads them.
+func (r *Request) Detach() {
+	if f := r.frame.Swap(nil); f != nil {
+		r.Fields, r.Body = protocol.Fields{}, nil
+		f.release()
+	}
+}
+
+// Replied says whether the request was answered.
+func (r *Request) Replied() bool { return r.replied.Load() }
+
+// endpoint is what a server and a client have in common.
+type endpoint struct {
+	counters
+	handler Handler
+	log     *slog.Logger
+	ctx     context.Context // for handlers
+	opaque  atomic.Int32
+	quiet   limiter // for log lines that a peer can cause
+	loud    limiter // for panics
+}
+
+// request makes a Request of a decoded frame. It counts as in flight from here, until Reply if the peer waits for one.
+func (e *endpoint) request(c *Conn, l *lane, f *buffer, cmd protocol.Command) *Request {
+	r := &Request{Command: cmd, Conn: c, Received: time.Now(), e: e, lane: l}
+	r.frame.Store(f)
+	e.requests.Add(1)
+	e.inflight.Add(1)
+	c.work.Add(1)
+	return r
+}
+
+// finish is called when the handler has returned.
+func (e *endpoint) finish(r *Request) {
+	if r.IsOneway() {
+		e.inflight.Add(-1) // no reply will tell
+	}
+	r.Conn.worked()
+}
+
+// decode reads a whole frame. A panic in there would be ours, but must not end the process.
+func decode(frame []byte) (cmd protocol.Command, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: decoder: %v", protocol.ErrFrame, p)
+		}
+	}()
+	return protocol.Decode(frame)
+}
+
+// limiter lets one log line through a second, and counts the others.
+type limiter struct {
+	last    atomic.Int64
+	skipped atomic.Int64
+}
+
+// allow says whether to log now, and how many lines were left out since the last one.
+func (l *limiter) allow(now time.Time) (skipped int64, ok bool) {
+	last := l.last.Load()
+	if now.UnixNano()-last < int64(time.Second) || !l.last.CompareAndSwap(last, now.UnixNano()) {
+		l.skipped.Add(1)
+		return 0, false
+	}
+	return l.skipped.Swap(0), true
+}
+
+// warn logs msg about c, at most once a second.
+func (e *endpoint) warn(msg string, c *Conn, err error) {
+	skipped, ok := e.quiet.allow(time.Now())
+	if !ok {
+		return
+	}
+	if skipped > 0 {
+		err = fmt.Errorf("%w (%d other lines left out)", err, skipped)
+	}
+	e.log.Warn(msg, "client", c.RemoteAddr().String(), "err", err)
+}
