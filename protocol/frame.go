@@ -78,7 +78,7 @@ func FrameSize(b []byte) (int, error) {
 		return 0, nil
 	}
 	length := int32(binary.BigEndian.Uint32(b))
-	if length < headSize-lengthSize {
+	if length <= headSize-lengthSize { // a header has at least a byte
 		return 0, fmt.Errorf("%w: length %d", ErrFrame, length)
 	}
 	if length > MaxFrame-lengthSize {

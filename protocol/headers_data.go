@@ -336,3 +336,12 @@ type GetEarliestMsgStoreTimeResponse struct {
 
 	seen fieldSet
 }
+
+// Plain is the header under its long names.
+func (h *SendMessageRequestV2) Plain() SendMessageRequest { return SendMessageRequest(*h) }
+
+// V2 is the header under its one-letter names.
+func (h *SendMessageRequest) V2() *SendMessageRequestV2 {
+	v2 := SendMessageRequestV2(*h)
+	return &v2
+}

@@ -1,0 +1,78 @@
+package protocol
+
+import "testing"
+
+func benchmarkDecode(b *testing.B, name string) {
+	frame := goldenFrame(b, name, "request").bytes
+	b.SetBytes(int64(len(frame)))
+	b.ReportAllocs()
+	var h SendMessageRequest
+	for b.Loop() {
+		c, err := Decode(frame)
+		if err != nil {
+			b.Fatal(err)
+		}
+		h = SendMessageRequest{}
+		if err := c.ReadHeader(&h); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if h.Topic == "" {
+		b.Fatal("no topic")
+	}
+}
+
+func BenchmarkDecodeSendV2JSON(b *testing.B)   { benchmarkDecode(b, "send-v2") }
+func BenchmarkDecodeSendV2Binary(b *testing.B) { benchmarkDecode(b, "send-v2-rocketmq") }
+
+func BenchmarkDecodeOnlySendV2JSON(b *testing.B) {
+	frame := goldenFrame(b, "send-v2", "request").bytes
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := Decode(frame); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkEncodeReply(b *testing.B) {
+	for _, codec := range []Codec{JSON, Binary} {
+		b.Run(codec.String(), func(b *testing.B) {
+			reply := &Reply{
+				Header: &SendMessageResponse{
+					MsgID: "7F00000200002E870000000000000000", QueueID: 1, QueueOffset: 123456,
+					TransactionID: "FD00000000000000000000000000000279735FFD2B27933DBC290000",
+				},
+				Extra: []KV{{"MSG_REGION", "DefaultRegion"}, {"TRACE_ON", "true"}},
+			}
+			buf := make([]byte, 0, 1024)
+			b.ReportAllocs()
+			for b.Loop() {
+				buf = AppendReply(buf[:0], codec, 77, reply)
+			}
+		})
+	}
+}
+
+func BenchmarkUnmarshalHeartbeat(b *testing.B) {
+	body := goldenFrame(b, "heartbeat-consumer", "request").body()
+	b.SetBytes(int64(len(body)))
+	b.ReportAllocs()
+	for b.Loop() {
+		var h HeartbeatData
+		if err := Unmarshal(body, &h); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkStrictJSON(b *testing.B) {
+	body := goldenFrame(b, "register-broker-full", "request").body()
+	b.SetBytes(int64(len(body)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := strictJSON(body); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
