@@ -4,6 +4,7 @@ package conformance
 
 import (
 	"bufio"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -298,11 +299,52 @@ func startJava(dir, version string) (Target, error) {
 	if err := j.namesrv.start(); err != nil {
 		return nil, err
 	}
-	if err := j.broker.start(); err != nil {
-		j.namesrv.end(syscall.SIGTERM)
+	if err := errors.Join(j.broker.start(), j.routed()); err != nil {
+		j.Stop()
 		return nil, err
 	}
 	return j, nil
+}
+
+// routed waits until the name server knows the broker, which says it is up a moment before.
+func (j *javaTarget) routed() error {
+	header := `{"code":105,"language":"GO","version":0,"opaque":1,"flag":0,"extFields":{"topic":"TBW102"}}`
+	frame := binary.BigEndian.AppendUint32(nil, uint32(4+len(header)))
+	frame = binary.BigEndian.AppendUint32(frame, uint32(len(header)))
+	frame = append(frame, header...)
+	ask := func() error {
+		c, err := net.DialTimeout("tcp", j.address, time.Second)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		c.SetDeadline(time.Now().Add(3 * time.Second))
+		if _, err := c.Write(frame); err != nil {
+			return err
+		}
+		var size [8]byte
+		if _, err := io.ReadFull(c, size[:]); err != nil {
+			return err
+		}
+		total, head := binary.BigEndian.Uint32(size[:4]), binary.BigEndian.Uint32(size[4:])
+		if head+4 >= total || total > 1<<20 {
+			return errors.New("the name server has no route to the broker")
+		}
+		return nil
+	}
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		if err := ask(); err == nil || time.Now().After(end) {
+			return err
+		}
+	}
+}
+
+func (j *javaTarget) again(t testing.TB, signal syscall.Signal) {
+	t.Helper()
+	j.broker.again(t, signal)
+	if err := j.routed(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (j *javaTarget) Name() string       { return "java-" + j.version }
@@ -310,8 +352,8 @@ func (j *javaTarget) NameServer() string { return j.address }
 
 // Settle is long, as Java writes offsets every 5 s and for the first time 10 s after its start.
 func (j *javaTarget) Settle() time.Duration { return 12 * time.Second }
-func (j *javaTarget) Restart(t testing.TB)  { t.Helper(); j.broker.again(t, syscall.SIGTERM) }
-func (j *javaTarget) Kill9(t testing.TB)    { t.Helper(); j.broker.again(t, syscall.SIGKILL) }
+func (j *javaTarget) Restart(t testing.TB)  { t.Helper(); j.again(t, syscall.SIGTERM) }
+func (j *javaTarget) Kill9(t testing.TB)    { t.Helper(); j.again(t, syscall.SIGKILL) }
 func (j *javaTarget) Stop() {
 	// Nobody reads this store again, so there is no point in a slow goodbye.
 	j.broker.end(syscall.SIGKILL)

@@ -70,8 +70,8 @@ final class ConsumeScenarios {
             want.get("*").add("k" + i);
         }
         inboxes.get("*").awaitExactly(want.get("*"), 40);
-        inboxes.get("A || C").awaitExactly(want.get("A || C"), 10);
-        inboxes.get("B").awaitExactly(want.get("B"), 10);
+        inboxes.get("A || C").awaitExactly(want.get("A || C"), 40);
+        inboxes.get("B").awaitExactly(want.get("B"), 40);
         Check.equal("messages for a tag nobody used", inboxes.get("none").size(), 0);
     }
 

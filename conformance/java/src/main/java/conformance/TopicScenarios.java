@@ -73,14 +73,14 @@ final class TopicScenarios {
         return admin.examineTopicRouteInfo(topic).getBrokerDatas().get(0).selectBrokerAddr();
     }
 
-    /** 4.x has no method without the cluster name. */
+    /** 4.x has no method without the cluster name, its last argument. */
     private static void deleteInNameServer(DefaultMQAdminExt admin, String namesrv, String topic) throws Exception {
         String name = "deleteTopicInNameServer";
         try {
             DefaultMQAdminExt.class.getMethod(name, Set.class, String.class).invoke(admin, Set.of(namesrv), topic);
         } catch (NoSuchMethodException e) {
             DefaultMQAdminExt.class.getMethod(name, Set.class, String.class, String.class)
-                .invoke(admin, Set.of(namesrv), null, topic);
+                .invoke(admin, Set.of(namesrv), topic, null);
         }
     }
 
