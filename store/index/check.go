@@ -1,0 +1,113 @@
+package index
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/ratchetmq/ratchet/internal/offset"
+)
+
+// checkChunk is how much is read at once while a file is checked.
+const checkChunk = 1 << 20
+
+// repair makes a file true to itself again, with nothing of records at or above limit: it keeps the entries up to the
+// first that can't be right or is of such a record, makes the slots lead to the newest of those, and says so in the
+// header. What it cut off is to be Put again. Reads the whole used part of the file; changed says that it wrote.
+//
+// It serves after an unclean exit, where after a power cut any page may be missing, and when the log is cut back.
+func (f *file) repair(limit offset.Physical) (changed bool, err error) {
+	h := f.disk
+	if err := h.check(f.entries); err != nil {
+		h = header{next: 1} // nothing says what the entries are; all are written anew
+	}
+	newest := make([]uint32, f.slots)
+	kept, err := f.sound(&h, limit, newest)
+	if err != nil {
+		return false, fmt.Errorf("check index file %s: %w", f.Name(), err)
+	}
+	h = kept
+	h.usedSlots = 0
+	for _, number := range newest {
+		if number != 0 {
+			h.usedSlots++
+		}
+	}
+	fixed, err := f.rewriteSlots(newest)
+	if err != nil {
+		return false, fmt.Errorf("repair index file %s: %w", f.Name(), err)
+	}
+	if !fixed && h == f.disk {
+		return false, nil
+	}
+	if err := f.writeHeader(&h); err != nil {
+		return false, fmt.Errorf("repair index file %s: %w", f.Name(), err)
+	}
+	f.disk = h
+	return true, nil
+}
+
+// sound reads the entries that h counts up to the first that is not what it must be, and returns the header for those
+// before it. It fills newest with the last entry's number per slot.
+func (f *file) sound(h *header, limit offset.Physical, newest []uint32) (header, error) {
+	kept := *h
+	kept.next = 1
+	var last entry
+	buf := make([]byte, checkChunk/entrySize*entrySize)
+	for number := uint32(1); number < h.next; {
+		n := min(h.next-number, uint32(len(buf)/entrySize))
+		if err := readFull(f, buf[:n*entrySize], f.entryAt(number)); err != nil {
+			return kept, err
+		}
+		for i := range n {
+			e := decodeEntry(buf[i*entrySize:])
+			slot := f.slotOf(e.hash)
+			if int32(e.hash) < 0 || e.prev != newest[slot] || e.seconds < 0 || e.phy >= limit ||
+				e.phy < max(last.phy, h.beginPhy) || e.phy > h.endPhy || (kept.empty() && e.phy != h.beginPhy) {
+				return cutHeader(kept, last), nil
+			}
+			newest[slot] = number + i
+			last, kept.next = e, number+i+1
+		}
+		number += n
+	}
+	return cutHeader(kept, last), nil
+}
+
+// cutHeader ends the header at an entry. The end time of a record in the middle is known to the second.
+func cutHeader(h header, last entry) header {
+	switch {
+	case h.empty():
+		return header{next: 1}
+	case h.endPhy != last.phy:
+		h.endPhy = last.phy
+		_, h.endTime = h.entryTime(last.seconds)
+	}
+	return h
+}
+
+// rewriteSlots writes the slots that differ from newest.
+func (f *file) rewriteSlots(newest []uint32) (changed bool, err error) {
+	buf := make([]byte, checkChunk)
+	for first := 0; first < len(newest); first += checkChunk / slotSize {
+		part := newest[first:min(first+checkChunk/slotSize, len(newest))]
+		run := buf[:len(part)*slotSize]
+		if err := readFull(f, run, f.slotAt(uint32(first))); err != nil {
+			return changed, err
+		}
+		differs := false
+		for i, number := range part {
+			if at := run[i*slotSize:]; binary.BigEndian.Uint32(at) != number {
+				binary.BigEndian.PutUint32(at, number)
+				differs = true
+			}
+		}
+		if !differs {
+			continue
+		}
+		changed = true
+		if _, err := f.WriteAt(run, f.slotAt(uint32(first))); err != nil {
+			return changed, err
+		}
+	}
+	return changed, nil
+}

@@ -1,0 +1,285 @@
+package index
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ratchetmq/ratchet/internal/offset"
+	"github.com/ratchetmq/ratchet/internal/vfs/vfstest"
+	"github.com/ratchetmq/ratchet/message"
+)
+
+var errStopped = errors.New("stopped")
+
+// history puts and flushes until the disk refuses, as a process that is killed there. It returns how many records the
+// log had by then.
+func history(x *Index) int {
+	const n = 130 // two full files and a part
+	for i := range n {
+		if x.Put(numbered(i)) != nil {
+			return i + 1
+		}
+		if i%9 == 8 && x.Flush() != nil {
+			return i + 1
+		}
+	}
+	if x.Flush() != nil {
+		return n
+	}
+	return n
+}
+
+// redispatch puts what End asks for, as the store does after Open, and more.
+func redispatch(t *testing.T, x *Index, to int) {
+	t.Helper()
+	for i := int(x.End() / 100); i < to; i++ {
+		require.NoError(t, x.Put(numbered(i)))
+	}
+	require.NoError(t, x.Flush())
+}
+
+// reference is the files of a history that nothing stopped.
+func reference(t *testing.T, to int) *vfstest.Mem {
+	t.Helper()
+	disk := vfstest.New()
+	x := open(t, disk, small())
+	for i := range to {
+		require.NoError(t, x.Put(numbered(i)))
+	}
+	require.NoError(t, x.Close())
+	return disk
+}
+
+// stopAt runs the history on a disk that stops before its nth change and returns what a crash leaves of it.
+func stopAt(t *testing.T, n int, keep vfstest.Keep, seed uint64) (disk *vfstest.Mem, stopped bool) {
+	t.Helper()
+	disk = vfstest.New()
+	x := open(t, disk, small())
+	hook := vfstest.FailNth(n, nil, errStopped)
+	disk.SetFault(func(op vfstest.Op) *vfstest.Fault {
+		fault := hook(op)
+		if fault != nil {
+			stopped = true
+			if op.Kind == vfstest.OpWrite {
+				fault.Short = op.Len / 3 // the write is torn
+			}
+		}
+		return fault
+	})
+	history(x)
+	return disk.CrashClone(keep, seed), stopped
+}
+
+// After a kill every write that was done is there, in their order: the same files come out as if nothing had been.
+func TestKilledAnywhere(t *testing.T) {
+	want := reference(t, 150)
+	for n := 1; ; n++ {
+		disk, stopped := stopAt(t, n, vfstest.KeepAll, 0)
+		opts := small()
+		opts.Unclean = true
+		x := open(t, disk, opts)
+		for i := range int(x.End() / 100) {
+			require.Contains(t, find(t, x, "T", fmt.Sprintf("U%05d", i), UniqueKey), offset.Physical(i*100))
+		}
+		redispatch(t, x, 150)
+		requireNumbered(t, x, 0, 150)
+		require.NoError(t, x.Close())
+		requireSameFiles(t, want, disk)
+		if !stopped {
+			require.Greater(t, n, 40)
+			return
+		}
+	}
+}
+
+// The power cut leaves any of the pages: the files are cut to what is whole, and the rest is put again.
+func TestPowerCutAnywhere(t *testing.T) {
+	want := reference(t, 150)
+	seeds := uint64(8)
+	if testing.Short() {
+		seeds = 1
+	}
+	for seed := range seeds {
+		for n := 1; ; n++ {
+			disk, stopped := stopAt(t, n, vfstest.KeepSome, seed)
+			opts := small()
+			opts.Unclean = true
+			x := open(t, disk, opts)
+			redispatch(t, x, 150)
+			requireNumbered(t, x, 0, 150)
+			require.NoError(t, x.Close())
+			requireSameFiles(t, want, disk)
+			if !stopped {
+				break
+			}
+		}
+	}
+}
+
+// Opened as if it had been closed, a file of a killed process may have lost old entries, but what is new is found and
+// nothing hangs.
+func TestKilledAndOpenedAsClean(t *testing.T) {
+	for n := 1; ; n++ {
+		disk, stopped := stopAt(t, n, vfstest.KeepAll, 0)
+		x := open(t, disk, small())
+		from := int(x.End()/100) + 1
+		redispatch(t, x, from+40)
+		for i := from; i < from+40; i++ {
+			require.Contains(t, find(t, x, "T", fmt.Sprintf("U%05d", i), UniqueKey), offset.Physical(i*100))
+		}
+		require.NoError(t, x.Close())
+		if !stopped {
+			return
+		}
+	}
+}
+
+func TestSyncedFilesAreNotReadAgain(t *testing.T) {
+	disk := vfstest.New()
+	x := open(t, disk, small())
+	for i := range 300 {
+		require.NoError(t, x.Put(numbered(i)))
+	}
+	require.NoError(t, x.Flush())
+	synced := x.SyncedTime()
+	require.NotZero(t, synced)
+	opts := small()
+	opts.Unclean, opts.SyncedTime = true, synced
+	before := disk.Count(vfstest.OpRead)
+	x = open(t, disk, opts)
+	require.Less(t, disk.Count(vfstest.OpRead)-before, 7+3, "seven headers, and the last file")
+	requireNumbered(t, x, 0, 300)
+}
+
+// FuzzOpen damages Java's file anywhere: opening, asking and going on must neither panic nor hang, and what is Put
+// afterwards must be found.
+func FuzzOpen(f *testing.F) {
+	fx := fixtures(f)[1]
+	f.Add(uint16(36), []byte{0, 0, 1, 0}, false)
+	f.Add(uint16(0), make([]byte, 240), true)
+	f.Add(uint16(240), []byte{0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 200}, false)
+	f.Add(uint16(36), []byte{0xff, 0xff, 0xff, 0xff}, true)
+	f.Add(uint16(4239), []byte{1, 2, 3}, true)
+	f.Fuzz(func(t *testing.T, at uint16, patch []byte, unclean bool) {
+		disk := vfstest.New()
+		require.NoError(t, disk.MkdirAll(dir))
+		b := append([]byte(nil), fx.index...)
+		copy(b[int(at)%len(b):], patch)
+		disk.WriteFile(dir+"/"+fx.name, b)
+		opts := small()
+		opts.Unclean = unclean
+		x := open(t, disk, opts)
+		if unclean && len(x.files) > 0 {
+			require.NoError(t, x.files[0].disk.check(200))
+		}
+		for i := range fx.records {
+			r := &fx.records[i]
+			find(t, x, string(r.Topic), string(keysOf(r.Properties).unique), UniqueKey)
+		}
+		next := max(x.End(), 0)
+		if next > math.MaxInt64/2 {
+			return
+		}
+		for i := range 30 {
+			r := numbered(i)
+			r.PhysicalOffset = next + offset.Physical(1+i*100)
+			require.NoError(t, x.Put(r))
+			require.Contains(t, find(t, x, "T", fmt.Sprintf("U%05d", i), UniqueKey), r.PhysicalOffset)
+			if i%10 == 9 {
+				require.NoError(t, x.Flush())
+				require.Contains(t, find(t, x, "T", fmt.Sprintf("U%05d", i), UniqueKey), r.PhysicalOffset)
+			}
+		}
+		require.NoError(t, x.Close())
+	})
+}
+
+// Everybody at once: one who puts, one who flushes, one who deletes, and queries.
+func TestConcurrentUse(t *testing.T) {
+	x := open(t, vfstest.New(), small())
+	const n = 2000
+	var users sync.WaitGroup
+	done := make(chan struct{})
+	var put sync.Mutex
+	last := -1
+	users.Go(func() {
+		defer close(done)
+		for i := range n {
+			if err := x.Put(numbered(i)); err != nil {
+				t.Error(err)
+				return
+			}
+			put.Lock()
+			last = i
+			put.Unlock()
+		}
+	})
+	until := func(step func()) {
+		users.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+					step()
+				}
+			}
+		})
+	}
+	until(func() {
+		if err := x.Flush(); err != nil {
+			t.Error(err)
+		}
+	})
+	until(func() {
+		put.Lock()
+		i := last
+		put.Unlock()
+		if err := x.DeleteBefore(offset.Physical(i-400) * 100); err != nil {
+			t.Error(err)
+		}
+	})
+	for q := range 2 {
+		rnd := rand.New(rand.NewPCG(uint64(q), 1))
+		until(func() {
+			put.Lock()
+			i := last
+			put.Unlock()
+			if i < 0 {
+				return
+			}
+			i = max(0, i-rnd.IntN(200))
+			found := find(t, x, "T", fmt.Sprintf("U%05d", i), UniqueKey)
+			if len(found) == 0 || found[0] != offset.Physical(i*100) {
+				t.Errorf("message %d: %v", i, found)
+			}
+		})
+	}
+	users.Wait()
+	require.NoError(t, x.Close())
+}
+
+func TestPutDoesNotAllocate(t *testing.T) {
+	x := open(t, vfstest.New(), Options{})
+	records := make([]*message.Record, 5000)
+	for i := range records {
+		records[i] = numbered(i)
+	}
+	for _, r := range records[:3000] { // the list and the scratch space grow
+		require.NoError(t, x.Put(r))
+	}
+	x.fresh = append(make([]entry, 0, maxList), x.fresh...)
+	next := 3000
+	require.Zero(t, testing.AllocsPerRun(1000, func() {
+		if x.Put(records[next]) != nil {
+			panic("put")
+		}
+		next++
+	}))
+}

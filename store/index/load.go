@@ -1,0 +1,132 @@
+package index
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"path/filepath"
+	"slices"
+)
+
+// load finds the files and sets the state to their end.
+func (x *Index) load() error {
+	entries, err := x.fs.ReadDir(x.dir)
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			x.log.Error("index folder can't be read", "path", x.dir, "err", err)
+		}
+		return nil
+	}
+	names := make([]string, 0, len(entries))
+	for _, e := range entries {
+		if isName(e.Name()) && !e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	slices.Sort(names)
+	cut := false
+	for i, name := range names {
+		path := filepath.Join(x.dir, name)
+		if cut {
+			// Everything behind a gap is Put again, so that what End says is true.
+			if err := x.fs.Remove(path); err != nil {
+				return fmt.Errorf("remove index file: %w", err)
+			}
+			continue
+		}
+		if cut, err = x.loadFile(path, name, len(names)-1-i); err != nil {
+			return err
+		}
+	}
+	x.settleEnd()
+	return nil
+}
+
+// loadFile opens one file, which has so many newer ones; cut says that entries at its end were lost.
+func (x *Index) loadFile(path, name string, newer int) (cut bool, err error) {
+	f, err := x.fs.Open(path)
+	if err != nil {
+		return false, fmt.Errorf("open index file: %w", err)
+	}
+	file := newFile(f, name, x.layout)
+	size, err := f.Size()
+	if err != nil {
+		return false, errors.Join(fmt.Errorf("open index file %s: %w", path, err), f.Close())
+	}
+	if size != x.size() {
+		return x.loadForeign(file, path, size)
+	}
+	if err := file.readHeader(); err != nil {
+		return false, errors.Join(fmt.Errorf("read index file %s: %w", path, err), f.Close())
+	}
+	bad := file.disk.check(x.entries)
+	if bad != nil {
+		x.log.Error("index file damaged", "path", path, "err", bad)
+	}
+	if x.suspect(file, newer) || bad != nil && newer == 0 {
+		before := file.disk
+		changed, err := file.repair(math.MaxInt64)
+		if err != nil {
+			return false, errors.Join(err, f.Close())
+		}
+		cut = bad != nil || file.disk.next < before.next || newer > 0 && !x.full(&file.disk)
+		if changed {
+			x.log.Warn("index file repaired", "path", path, "before", before.next-1, "after", file.disk.next-1, "phy",
+				file.disk.endPhy)
+		}
+		bad = nil
+	}
+	if bad != nil || file.disk.empty() && (cut || newer > 0) {
+		if err := errors.Join(f.Close(), x.fs.Remove(path)); err != nil {
+			return false, fmt.Errorf("remove index file: %w", err)
+		}
+		return cut, nil
+	}
+	x.files = append(x.files, file)
+	return cut, nil
+}
+
+// suspect says whether a power cut may have taken parts of a file.
+func (x *Index) suspect(f *file, newer int) bool {
+	switch {
+	case !x.opts.Unclean:
+		return false
+	case x.opts.SyncedTime > 0:
+		return newer == 0 || f.disk.endTime > x.opts.SyncedTime
+	}
+	return newer <= 1 // a file is synced within seconds after the next was begun
+}
+
+// loadForeign deals with a file of another size. One that was just being made is removed, and cut is true, for there
+// may have been entries; one that has something is left.
+func (x *Index) loadForeign(f *file, path string, size int64) (cut bool, err error) {
+	if size < headerSize {
+		if err := errors.Join(f.Close(), x.fs.Remove(path)); err != nil {
+			return false, fmt.Errorf("remove index file: %w", err)
+		}
+		return true, nil
+	}
+	if err := errors.Join(f.readHeader(), f.Close()); err != nil {
+		return false, fmt.Errorf("read index file %s: %w", path, err)
+	}
+	x.log.Error("index file has another size than configured and is not used", "path", path, "size", size, "want",
+		x.size())
+	x.foreign = append(x.foreign, foreign{path, f.disk.endPhy})
+	return false, nil
+}
+
+// settleEnd sets the state after the list of files to what these hold. The caller has all locks or is alone.
+func (x *Index) settleEnd() {
+	x.active, x.head, x.resume, x.end = nil, header{next: 1}, -1, 0
+	for _, f := range x.files {
+		if !f.disk.empty() {
+			x.end, x.resume = f.disk.endPhy, f.disk.endPhy
+		}
+	}
+	if n := len(x.files); n > 0 {
+		if f := x.files[n-1]; !f.full(&f.disk) {
+			x.active, x.head = f, f.disk
+		}
+	}
+}
