@@ -91,7 +91,7 @@ func (x *Index) fail(now time.Time, b *backoff, err error) error {
 func (x *Index) recovered() {
 	x.mu.Lock()
 	err, skipped := x.lastErr, x.skipped
-	x.lastErr, x.skipped = nil, 0
+	x.lastErr = nil
 	x.mu.Unlock()
 	if err != nil {
 		x.log.Info("index can be written again", "path", x.dir, "skipped", skipped)

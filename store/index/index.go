@@ -31,10 +31,8 @@ const (
 	logEvery     = time.Minute
 )
 
-// Errors of Put, Flush and the rest.
 var (
-	// ErrUnavailable means that the index can't be written at present. The log says why, once a minute. The message is
-	// safe all the same; it can't be found by its keys if it is not Put again.
+	// ErrUnavailable means that the index can't be written at present. The log says why, once a minute.
 	ErrUnavailable = errors.New("index unavailable")
 	ErrClosed      = errors.New("index closed")
 )
@@ -54,7 +52,7 @@ type Options struct {
 }
 
 // Index is a folder of index files. All methods may be called from several goroutines; records must be Put in the
-// order of the log. It has no goroutine of its own: the owner calls Flush about every second.
+// order of the log. It has no goroutine of its own: the owner calls Flush every few seconds.
 type Index struct {
 	fs   vfs.FS
 	dir  string
@@ -62,7 +60,7 @@ type Index struct {
 	layout
 	log *slog.Logger
 
-	// Locks are taken in the order put, flush, mu. Only mu is taken by queries, and no I/O is done under it.
+	// Locks are taken in the order put, syncing, flush, mu. Only mu is taken by queries, and no I/O is done under it.
 
 	put struct {
 		sync.Mutex
@@ -70,9 +68,11 @@ type Index struct {
 		text    []byte
 		backoff backoff // of making files
 	}
-	flush struct {
+	syncing sync.Mutex // held for a Flush; a sync may take seconds, and Put does not wait for it
+	flush   struct {
 		sync.Mutex
 		writer
+		dirty   bool    // the active file was written to since it was synced
 		sealed  []*file // full, not yet synced
 		backoff backoff // of writing
 	}
@@ -90,7 +90,7 @@ type Index struct {
 	syncedTime    int64           // guarded by mu
 	closed        bool            // guarded by mu
 	lastErr       error           // nil = can be written; guarded by mu
-	skipped       int             // records since lastErr was set; guarded by mu
+	skipped       int             // records that were not indexed, guarded by mu
 }
 
 // foreign is a file whose size is not the configured one: it can't be read, but it can be deleted in its time.
@@ -155,8 +155,17 @@ func (x *Index) Err() error {
 	return x.lastErr
 }
 
-// Put adds the keys of a record, which is borrowed. Records below End are passed over. The only errors are
-// ErrUnavailable and ErrClosed; they cost no system call, so dispatch can go on and ignore them.
+// Skipped is how many records were not indexed because the index could not be written. They are safe in the log, but
+// not found by their keys.
+func (x *Index) Skipped() int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.skipped
+}
+
+// Put adds the keys of a record, which is borrowed. Records below End are passed over. While the index can't be written
+// (see Err) records are skipped as soon as the memory for them is used up, without an error and without a system call:
+// nobody is to wait for an index. The only error is ErrClosed.
 func (x *Index) Put(r *message.Record) error {
 	x.put.Lock()
 	defer x.put.Unlock()
@@ -192,7 +201,7 @@ func (x *Index) Put(r *message.Record) error {
 		// A list that can't be written is put by, and there is room in the other one.
 		if err != nil && (x.active == nil || len(x.fresh) >= maxList || x.full(&x.head)) {
 			x.skipped++
-			return err
+			return nil
 		}
 	}
 }
@@ -300,6 +309,7 @@ func (x *Index) writeList() (done bool, err error) {
 	x.mu.Lock()
 	h.usedSlots = f.disk.usedSlots + newSlots
 	f.disk = h
+	x.flush.dirty = true
 	x.head.usedSlots = h.usedSlots
 	x.frozen = x.frozen[:0]
 	x.mu.Unlock()
@@ -309,36 +319,49 @@ func (x *Index) writeList() (done bool, err error) {
 	return false, nil
 }
 
-// Flush writes what was Put to the files, and makes full files safe. What the active file got is in the operating
-// system's hands after it: safe when the process dies, not when the power goes.
+// Flush makes durable what was Put. An error means that not all of it is; messages can go on nevertheless.
 func (x *Index) Flush() error {
-	x.flush.Lock()
-	defer x.flush.Unlock()
 	x.mu.Lock()
 	closed := x.closed
 	x.mu.Unlock()
 	if closed {
 		return ErrClosed
 	}
-	return errors.Join(x.writeLocked(), x.syncSealed())
+	return x.makeDurable()
 }
 
-// syncSealed makes full files safe. One that can't be is not tried again: its pages are gone, and after a power cut it
-// is found out and written anew. The caller has flush.
-func (x *Index) syncSealed() error {
-	var errs error
-	for _, f := range x.flush.sealed {
-		err := f.Sync()
-		if err == nil {
-			x.mu.Lock()
-			x.syncedTime = max(x.syncedTime, f.disk.endTime)
-			x.mu.Unlock()
-		} else {
-			x.log.Error("index file not synced", "path", f.Name(), "err", err)
-		}
-		errs = errors.Join(errs, err, f.release())
-	}
+// makeDurable writes the lists and syncs the files. A file whose sync fails is not synced again for the same pages, which
+// are gone: after a power cut it is found out and written anew.
+func (x *Index) makeDurable() error {
+	x.syncing.Lock()
+	defer x.syncing.Unlock()
+	x.flush.Lock()
+	errs := x.writeLocked()
+	files := x.flush.sealed
 	x.flush.sealed = nil
+	x.mu.Lock()
+	if x.flush.dirty && x.active != nil {
+		files = append(files, x.active.hold())
+	}
+	x.flush.dirty = false
+	times := make([]int64, len(files))
+	for i, f := range files {
+		times[i] = f.disk.endTime
+	}
+	x.mu.Unlock()
+	x.flush.Unlock()
+
+	for i, f := range files {
+		if err := f.Sync(); err != nil {
+			x.log.Error("index file not synced", "path", f.Name(), "err", err)
+			errs = errors.Join(errs, err)
+		} else if errs == nil {
+			x.mu.Lock()
+			x.syncedTime = max(x.syncedTime, times[i])
+			x.mu.Unlock()
+		}
+		errs = errors.Join(errs, f.release())
+	}
 	return errs
 }
 
@@ -415,23 +438,19 @@ func (x *Index) Reset(phy offset.Physical) error {
 	return errs
 }
 
-// Close writes and syncs everything. The Index can't be used afterwards; running queries end first.
+// Close makes everything durable. The Index can't be used afterwards; running queries end by themselves. After an error
+// the files must be opened as Unclean.
 func (x *Index) Close() error {
 	x.put.Lock()
 	defer x.put.Unlock()
-	x.flush.Lock()
-	defer x.flush.Unlock()
 	x.mu.Lock()
-	closed, active := x.closed, x.active
+	closed := x.closed
 	x.closed = true
 	x.mu.Unlock()
 	if closed {
 		return nil
 	}
-	err := errors.Join(x.writeLocked(), x.syncSealed())
-	if active != nil {
-		err = errors.Join(err, active.Sync())
-	}
+	err := x.makeDurable()
 	x.mu.Lock()
 	files := x.files
 	x.files, x.active = nil, nil

@@ -205,7 +205,7 @@ func TestFilesRoll(t *testing.T) {
 	for _, f := range x.files[:6] {
 		require.Equal(t, uint32(200), f.disk.next)
 	}
-	require.Equal(t, x.files[5].disk.endTime, x.SyncedTime())
+	require.Equal(t, numbered(n-1).StoreTimestamp, x.SyncedTime())
 	require.NoError(t, x.Close())
 
 	x = open(t, disk, small())
@@ -325,10 +325,13 @@ func TestFolderThatIsAFile(t *testing.T) {
 	opts.Logger, opts.Now = slog.New(enabled{logs}), func() time.Time { return now }
 	x := open(t, disk, opts)
 	for i := range 10_000 {
-		require.ErrorIs(t, x.Put(numbered(i)), ErrUnavailable)
+		require.NoError(t, x.Put(numbered(i)))
+		require.NoError(t, x.Flush(), "nothing was taken, nothing is to be made durable")
 		now = now.Add(20 * time.Millisecond) // 200 s in all
 	}
-	require.Error(t, x.Err())
+	require.ErrorContains(t, x.Err(), dir)
+	require.Equal(t, 10_000, x.Skipped())
+	require.Zero(t, x.End())
 	require.LessOrEqual(t, logs.count.Load(), int64(5), "one line at Open, one a minute after it")
 	require.Less(t, disk.Count(vfstest.OpMkdir), 15, "the pauses grow")
 	require.Equal(t, []string{dir}, disk.Files())
@@ -350,9 +353,11 @@ func TestFailedCreationLeavesNothing(t *testing.T) {
 		x := open(t, disk, opts)
 		disk.SetFault(vfstest.FailNth(1, func(op vfstest.Op) bool { return op.Kind == kind }, syscall.ENOSPC))
 		for i := range 1000 {
-			require.ErrorIs(t, x.Put(numbered(i)), ErrUnavailable)
+			require.NoError(t, x.Put(numbered(i)))
 			now = now.Add(time.Second)
 		}
+		require.Equal(t, 1000, x.Skipped())
+		require.ErrorIs(t, x.Err(), syscall.ENOSPC)
 		require.Empty(t, disk.Files())
 		require.Less(t, disk.Count(vfstest.OpCreate), 30)
 		disk.SetFault(nil)
@@ -405,9 +410,12 @@ func TestFullDiskForLongDropsAndBoundsMemory(t *testing.T) {
 	for i := range 2 * maxList {
 		require.NoError(t, x.Put(record(i, "T", "u", "", "")))
 	}
+	require.Zero(t, x.Skipped())
 	for i := range 1000 {
-		require.ErrorIs(t, x.Put(record(2*maxList+i, "T", "u", "", "")), ErrUnavailable)
+		require.NoError(t, x.Put(record(2*maxList+i, "T", "u", "", "")))
 	}
+	require.Equal(t, 1000, x.Skipped())
+	require.LessOrEqual(t, len(x.fresh)+len(x.frozen), 2*maxList)
 	end := x.End()
 	require.Equal(t, offset.Physical(2*maxList*100), end)
 	disk.SetFault(nil)
