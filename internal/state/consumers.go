@@ -1,0 +1,281 @@
+package state
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/ratchetmq/ratchet/protocol"
+)
+
+// ConsumerGroup is a consumer group's live members at one moment. It is never changed: a newer moment is another value.
+// A nil ConsumerGroup has no members.
+type ConsumerGroup[C Conn] struct {
+	Name             string
+	ConsumeType      protocol.EnumText
+	MessageModel     protocol.EnumText
+	ConsumeFromWhere protocol.EnumText
+	UnitMode         bool
+	// Subscriptions, by topic, are those of all members together: of each topic the newest. Shared, not to be changed.
+	Subscriptions map[string]*protocol.SubscriptionData
+	// Conflict names two members that subscribe to different things; nil: all agree.
+	Conflict *Conflict
+
+	members map[uint64]*Member[C] // by connection
+}
+
+func (g *ConsumerGroup[C]) member(conn uint64) (*Member[C], bool) {
+	if g == nil {
+		return nil, false
+	}
+	m, ok := g.members[conn]
+	return m, ok
+}
+
+// Broadcasting tells whether each member gets all messages.
+func (g *ConsumerGroup[C]) Broadcasting() bool { return g.MessageModel == protocol.Broadcasting }
+
+// Members lists the members by client id.
+func (g *ConsumerGroup[C]) Members() []*Member[C] { return sortedMembers(g.members) }
+
+// Member returns the member with that client id; of several connections with the id, the one heard of last.
+func (g *ConsumerGroup[C]) Member(clientID string) (*Member[C], bool) {
+	var found *Member[C]
+	for _, m := range g.members {
+		if m.Client.ID == clientID && (found == nil || m.seen.Load() > found.seen.Load()) {
+			found = m
+		}
+	}
+	return found, found != nil
+}
+
+// ClientIDs lists the members' names, each once, sorted. A client whose old connection is not closed yet must not be
+// listed twice: the members share the queues out by the length of this list.
+func (g *ConsumerGroup[C]) ClientIDs() []string {
+	ids := make([]string, 0, len(g.members))
+	for _, m := range g.members {
+		ids = append(ids, m.Client.ID)
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// Subscription returns what counts for a pull of the topic over a connection: the member's own subscription, or else
+// the group's. It allocates nothing.
+func (g *ConsumerGroup[C]) Subscription(conn uint64, topic string) (*protocol.SubscriptionData, bool) {
+	if m, ok := g.members[conn]; ok {
+		if sub, ok := m.Subscriptions[topic]; ok {
+			return sub, true
+		}
+	}
+	sub, ok := g.Subscriptions[topic]
+	return sub, ok
+}
+
+// Consumers returns the live members of a consumer group; false: there are none. It takes no lock.
+func (c *Clients[C]) Consumers(group string) (*ConsumerGroup[C], bool) {
+	g, ok := c.consumers.Load(group)
+	if !ok {
+		return nil, false
+	}
+	return g.(*ConsumerGroup[C]), true
+}
+
+func (c *Clients[C]) consumerGroup(group string) *ConsumerGroup[C] {
+	g, _ := c.Consumers(group)
+	return g
+}
+
+// ConsumerGroups lists the groups that have members, sorted.
+func (c *Clients[C]) ConsumerGroups() []string {
+	var names []string
+	c.consumers.Range(func(name, _ any) bool {
+		names = append(names, name.(string))
+		return true
+	})
+	slices.Sort(names)
+	return names
+}
+
+// Subscribers lists the live groups that subscribe to a topic, sorted.
+func (c *Clients[C]) Subscribers(topic string) []string {
+	var names []string
+	c.consumers.Range(func(name, g any) bool {
+		if _, ok := g.(*ConsumerGroup[C]).Subscriptions[topic]; ok {
+			names = append(names, name.(string))
+		}
+		return true
+	})
+	slices.Sort(names)
+	return names
+}
+
+// RegisterConsumer notes that the client consumes for a group, with what it subscribes to. A heartbeat that tells
+// nothing new takes no lock. data is not kept.
+func (c *Clients[C]) RegisterConsumer(client Client[C], data *protocol.ConsumerData) Change[C] {
+	id := client.Conn.ID()
+	kind := groupKind{data.ConsumeType, data.MessageModel, data.ConsumeFromWhere, data.UnitMode}
+	if m, ok := c.consumerGroup(data.GroupName).member(id); ok && m.same(&client, kind) && m.subscribes(data.SubscriptionDataSet) {
+		m.seen.Store(c.now().UnixMilli())
+		return Change[C]{Group: data.GroupName}
+	}
+	subs := make(map[string]*protocol.SubscriptionData, len(data.SubscriptionDataSet))
+	for i := range data.SubscriptionDataSet {
+		sub := data.SubscriptionDataSet[i]
+		if old, ok := subs[sub.Topic]; !ok || sub.SubVersion > old.SubVersion {
+			subs[sub.Topic] = &sub
+		}
+	}
+	m := &Member[C]{Client: client, Subscriptions: subs, kind: kind, signature: signature(data.GroupName, subs), seen: new(atomic.Int64)}
+	m.seen.Store(c.now().UnixMilli())
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := c.consumerGroup(data.GroupName)
+	_, known := before.member(id)
+	members := map[uint64]*Member[C]{}
+	if before != nil {
+		members = maps.Clone(before.members)
+	}
+	members[id] = m
+	c.groupsOf(id).consumer[data.GroupName] = struct{}{}
+	after := newConsumerGroup(data.GroupName, kind, members)
+	c.consumers.Store(data.GroupName, after)
+	return changeOf(before, after, !known, false)
+}
+
+// Refresh notes a heartbeat without subscriptions, of a client that sent them before. ok = false: it did not, at least
+// not over this connection, and must be asked for all of it.
+func (c *Clients[C]) Refresh(conn uint64, group string) (ok bool) {
+	m, ok := c.consumerGroup(group).member(conn)
+	if ok {
+		m.seen.Store(c.now().UnixMilli())
+	}
+	return ok
+}
+
+func (m *Member[C]) same(client *Client[C], kind groupKind) bool {
+	return m.Client.ID == client.ID && m.Language == client.Language && m.Version == client.Version && m.kind == kind
+}
+
+// subscribes tells whether the subscriptions are those that the member has.
+func (m *Member[C]) subscribes(subs []protocol.SubscriptionData) bool {
+	if len(subs) != len(m.Subscriptions) {
+		return false
+	}
+	for i := range subs {
+		have, ok := m.Subscriptions[subs[i].Topic]
+		if !ok || have.SubVersion != subs[i].SubVersion || have.SubString != subs[i].SubString || have.ExpressionType != subs[i].ExpressionType {
+			return false
+		}
+	}
+	return true
+}
+
+// dropConsumer takes a connection out of a group. The caller holds mu.
+func (c *Clients[C]) dropConsumer(conn uint64, group string, g *connGroups) *Change[C] {
+	delete(g.consumer, group)
+	before := c.consumerGroup(group)
+	if _, ok := before.member(conn); !ok {
+		return nil
+	}
+	members := maps.Clone(before.members)
+	delete(members, conn)
+	kind := groupKind{before.ConsumeType, before.MessageModel, before.ConsumeFromWhere, before.UnitMode}
+	after := newConsumerGroup(group, kind, members)
+	if len(members) == 0 {
+		c.consumers.Delete(group)
+	} else {
+		c.consumers.Store(group, after)
+	}
+	change := changeOf(before, after, false, true)
+	return &change
+}
+
+// newConsumerGroup puts the members' subscriptions together. A topic stays as long as any member subscribes to it; in
+// RocketMQ the latest heartbeat decides for all.
+func newConsumerGroup[C Conn](name string, kind groupKind, members map[uint64]*Member[C]) *ConsumerGroup[C] {
+	g := &ConsumerGroup[C]{
+		Name: name, ConsumeType: kind.consumeType, MessageModel: kind.messageModel, ConsumeFromWhere: kind.consumeFrom, UnitMode: kind.unit,
+		Subscriptions: map[string]*protocol.SubscriptionData{}, members: members,
+	}
+	sorted := sortedMembers(members)
+	for _, m := range sorted {
+		for topic, sub := range m.Subscriptions {
+			if old, ok := g.Subscriptions[topic]; !ok || sub.SubVersion > old.SubVersion {
+				g.Subscriptions[topic] = sub
+			}
+		}
+	}
+	for _, m := range sorted {
+		if m.signature != sorted[0].signature {
+			g.Conflict = conflictOf(name, sorted[0], m)
+			break
+		}
+	}
+	return g
+}
+
+func conflictOf[C Conn](group string, a, b *Member[C]) *Conflict {
+	topics := maps.Clone(a.Subscriptions)
+	maps.Copy(topics, b.Subscriptions)
+	for _, topic := range slices.Sorted(maps.Keys(topics)) {
+		x, y := expression(a.Subscriptions[topic]), expression(b.Subscriptions[topic])
+		if x != y && topic != protocol.RetryTopic(group) {
+			return &Conflict{Group: group, Client: a.Client.ID, Other: b.Client.ID, Topic: topic, Wanted: x, OtherHas: y}
+		}
+	}
+	return nil
+}
+
+// expression is what a subscription asks for, in words; TAG is what goes without saying.
+func expression(sub *protocol.SubscriptionData) string {
+	switch {
+	case sub == nil:
+		return ""
+	case sub.ExpressionType == "" || sub.ExpressionType == protocol.ExpressionTag:
+		if sub.SubString == "" {
+			return protocol.SubscribeAll
+		}
+		return sub.SubString
+	default:
+		return sub.ExpressionType + " " + sub.SubString
+	}
+}
+
+// signature is equal for members that subscribe to the same. The group's retry topic does not count: some clients name
+// it, some do not.
+func signature(group string, subs map[string]*protocol.SubscriptionData) string {
+	var b strings.Builder
+	for _, topic := range slices.Sorted(maps.Keys(subs)) {
+		if topic != protocol.RetryTopic(group) {
+			b.WriteString(topic)
+			b.WriteByte(0)
+			b.WriteString(expression(subs[topic]))
+			b.WriteByte(0)
+		}
+	}
+	return b.String()
+}
+
+func changeOf[C Conn](before, after *ConsumerGroup[C], joined, left bool) Change[C] {
+	change := Change[C]{Group: after.Name, Joined: joined, Left: left, Broadcasting: after.Broadcasting()}
+	for _, m := range after.Members() {
+		change.Members = append(change.Members, m.Conn)
+	}
+	var conflict *Conflict
+	if before != nil {
+		conflict = before.Conflict
+		change.Resubscribed = len(before.Subscriptions) != len(after.Subscriptions)
+		for topic := range after.Subscriptions {
+			if _, ok := before.Subscriptions[topic]; !ok {
+				change.Resubscribed = true
+			}
+		}
+	}
+	if after.Conflict != nil && (conflict == nil || *conflict != *after.Conflict) {
+		change.Conflict = after.Conflict
+	}
+	return change
+}

@@ -1,0 +1,221 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ratchetmq/ratchet/internal/atomicfile"
+	"github.com/ratchetmq/ratchet/internal/vfs"
+	"github.com/ratchetmq/ratchet/protocol"
+)
+
+// Files says where a part of the state is kept, and how it tells the time and what happened.
+type Files struct {
+	FS     vfs.FS
+	Dir    string // the store's config folder
+	Logger *slog.Logger
+	Now    func() time.Time // nil: time.Now
+}
+
+func (f *Files) complete() {
+	if f.Now == nil {
+		f.Now = time.Now
+	}
+	if f.Logger == nil {
+		f.Logger = slog.New(slog.DiscardHandler)
+	}
+}
+
+// view is one state of a table. It is never changed once it is published, nor are the entries.
+type view[V any] struct {
+	entries map[string]*V
+	version protocol.DataVersion
+	serial  uint64 // of changes since the start, to know what is in the file
+}
+
+// table is a map from names to settings, read for every message and changed now and then. Readers take the present
+// view without a lock; a change copies the map, publishes it and writes the file.
+type table[V any] struct {
+	files  Files
+	path   string
+	encode func(*view[V]) ([]byte, error)
+
+	now atomic.Pointer[view[V]]
+	mu  sync.Mutex // one change at a time
+
+	saveMu sync.Mutex // one writer of the file at a time; held during its I/O, guards nothing that a reader needs
+	saved  uint64     // guarded by saveMu: serial of what is in the file
+}
+
+func (t *table[V]) get(name string) (*V, bool) {
+	v, ok := t.now.Load().entries[name]
+	return v, ok
+}
+
+// edit is the inside of one change.
+type edit[V any] struct {
+	entries map[string]*V // the new map; a copy from the first change on
+	shared  bool          // entries is still the published map
+	changed bool
+}
+
+func (e *edit[V]) own() {
+	if e.shared {
+		e.entries = maps.Clone(e.entries)
+		if e.entries == nil {
+			e.entries = map[string]*V{}
+		}
+		e.shared = false
+	}
+	e.changed = true
+}
+
+func (e *edit[V]) put(name string, v *V) {
+	e.own()
+	e.entries[name] = v
+}
+
+func (e *edit[V]) remove(name string) {
+	e.own()
+	delete(e.entries, name)
+}
+
+// change runs fn under the lock, publishes what it did with the version raised by one, and waits until the file holds
+// it. Changes made meanwhile by others go to the file together. After an error the change is in memory all the same:
+// the next change, or save, tries again.
+func (t *table[V]) change(fn func(*edit[V])) (*view[V], error) {
+	return t.changeTo(nil, fn)
+}
+
+// changeTo is change with the version given, as a replica takes it over from its master.
+func (t *table[V]) changeTo(version *protocol.DataVersion, fn func(*edit[V])) (*view[V], error) {
+	t.mu.Lock()
+	before := t.now.Load()
+	e := edit[V]{entries: before.entries, shared: true}
+	fn(&e)
+	after := before
+	if e.changed || version != nil && *version != before.version {
+		after = &view[V]{entries: e.entries, version: before.version, serial: before.serial + 1}
+		if version != nil {
+			after.version = *version
+		} else {
+			after.version.Timestamp = t.files.Now().UnixMilli()
+			after.version.Counter++
+		}
+		t.now.Store(after)
+	}
+	t.mu.Unlock()
+	return after, t.save(after.serial)
+}
+
+// save makes sure that the file holds the change with that serial number.
+func (t *table[V]) save(serial uint64) error {
+	t.saveMu.Lock()
+	defer t.saveMu.Unlock()
+	if t.saved >= serial {
+		return nil
+	}
+	return t.write()
+}
+
+func (t *table[V]) write() error {
+	v := t.now.Load()
+	data, err := t.encode(v)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", t.path, err)
+	}
+	if err := atomicfile.Write(t.files.FS, t.path, data); err != nil {
+		return err
+	}
+	t.saved = v.serial
+	return nil
+}
+
+// close writes the file and its backup alike, so that after a clean stop each of the two holds everything.
+func (t *table[V]) close() error {
+	t.saveMu.Lock()
+	defer t.saveMu.Unlock()
+	return errors.Join(t.write(), t.write())
+}
+
+// read loads the file, or its backup, into *into, which must then satisfy ok. A missing file is no error and leaves
+// *into alone.
+func readJSON[T any](f Files, path string, into *T, ok func(*T) bool) (found bool, err error) {
+	_, err = atomicfile.Read(f.FS, path, func(data []byte) error {
+		var fresh T
+		if err := protocol.Unmarshal(data, &fresh); err != nil {
+			return err
+		}
+		if !ok(&fresh) {
+			return errors.New("the table is missing")
+		}
+		*into = fresh
+		return nil
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// jsonFile writes one object with an entry a line, sorted, so that two versions of a file compare well.
+type jsonFile struct {
+	buf []byte
+	err error
+}
+
+func (j *jsonFile) field(name string, value any) {
+	j.key(name)
+	j.value(value)
+}
+
+func (j *jsonFile) key(name string) {
+	switch {
+	case len(j.buf) == 0:
+		j.buf = append(j.buf, "{\n"...)
+	case j.buf[len(j.buf)-1] != '{':
+		j.buf = append(j.buf, ",\n"...)
+	default:
+		j.buf = append(j.buf, '\n')
+	}
+	j.buf = append(appendQuoted(j.buf, name), ':')
+}
+
+func (j *jsonFile) value(value any) {
+	text, err := protocol.Marshal(value)
+	j.err = errors.Join(j.err, err)
+	j.buf = append(j.buf, text...)
+}
+
+func (j *jsonFile) end() ([]byte, error) { return append(j.buf, "\n}\n"...), j.err }
+
+func writeEntries[V any](j *jsonFile, name string, entries map[string]*V) {
+	j.key(name)
+	j.buf = append(j.buf, '{')
+	for _, key := range slices.Sorted(maps.Keys(entries)) {
+		j.field(key, entries[key])
+	}
+	j.buf = append(j.buf, "\n}"...)
+}
+
+// appendQuoted adds s as a JSON string.
+func appendQuoted(dst []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			text, err := protocol.Marshal(s)
+			if err != nil {
+				// impossible: a string can always be written.
+				panic("state: " + err.Error())
+			}
+			return append(dst, text...)
+		}
+	}
+	return append(append(append(dst, '"'), s...), '"')
+}
