@@ -11,7 +11,7 @@ import (
 
 // ConsumerGroup is a consumer group's live members at one moment. It is never changed: a newer moment is another value.
 // A nil ConsumerGroup has no members.
-type ConsumerGroup[C Conn] struct {
+type ConsumerGroup struct {
 	Name             string
 	ConsumeType      protocol.EnumText
 	MessageModel     protocol.EnumText
@@ -22,10 +22,10 @@ type ConsumerGroup[C Conn] struct {
 	// Conflict names two members that subscribe to different things; nil: all agree.
 	Conflict *Conflict
 
-	members map[uint64]*Member[C] // by connection
+	members map[uint64]*Member // by connection
 }
 
-func (g *ConsumerGroup[C]) member(conn uint64) (*Member[C], bool) {
+func (g *ConsumerGroup) member(conn uint64) (*Member, bool) {
 	if g == nil {
 		return nil, false
 	}
@@ -34,16 +34,25 @@ func (g *ConsumerGroup[C]) member(conn uint64) (*Member[C], bool) {
 }
 
 // Broadcasting tells whether each member gets all messages.
-func (g *ConsumerGroup[C]) Broadcasting() bool { return g.MessageModel == protocol.Broadcasting }
+func (g *ConsumerGroup) Broadcasting() bool { return g.MessageModel == protocol.Broadcasting }
 
 // Members lists the members by client id.
-func (g *ConsumerGroup[C]) Members() []*Member[C] { return sortedMembers(g.members) }
+func (g *ConsumerGroup) Members() []*Member { return sortedMembers(g.members) }
+
+// Conns lists the members' connections.
+func (g *ConsumerGroup) Conns() []Conn {
+	conns := make([]Conn, 0, len(g.members))
+	for _, m := range g.Members() {
+		conns = append(conns, m.Conn)
+	}
+	return conns
+}
 
 // Member returns the member with that client id; of several connections with the id, the one heard of last.
-func (g *ConsumerGroup[C]) Member(clientID string) (*Member[C], bool) {
-	var found *Member[C]
+func (g *ConsumerGroup) Member(clientID string) (*Member, bool) {
+	var found *Member
 	for _, m := range g.members {
-		if m.Client.ID == clientID && (found == nil || m.seen.Load() > found.seen.Load()) {
+		if m.ID == clientID && (found == nil || m.seen.Load() > found.seen.Load()) {
 			found = m
 		}
 	}
@@ -52,10 +61,10 @@ func (g *ConsumerGroup[C]) Member(clientID string) (*Member[C], bool) {
 
 // ClientIDs lists the members' names, each once, sorted. A client whose old connection is not closed yet must not be
 // listed twice: the members share the queues out by the length of this list.
-func (g *ConsumerGroup[C]) ClientIDs() []string {
+func (g *ConsumerGroup) ClientIDs() []string {
 	ids := make([]string, 0, len(g.members))
 	for _, m := range g.members {
-		ids = append(ids, m.Client.ID)
+		ids = append(ids, m.ID)
 	}
 	slices.Sort(ids)
 	return slices.Compact(ids)
@@ -63,7 +72,7 @@ func (g *ConsumerGroup[C]) ClientIDs() []string {
 
 // Subscription returns what counts for a pull of the topic over a connection: the member's own subscription, or else
 // the group's. It allocates nothing.
-func (g *ConsumerGroup[C]) Subscription(conn uint64, topic string) (*protocol.SubscriptionData, bool) {
+func (g *ConsumerGroup) Subscription(topic string, conn uint64) (*protocol.SubscriptionData, bool) {
 	if m, ok := g.members[conn]; ok {
 		if sub, ok := m.Subscriptions[topic]; ok {
 			return sub, true
@@ -73,22 +82,22 @@ func (g *ConsumerGroup[C]) Subscription(conn uint64, topic string) (*protocol.Su
 	return sub, ok
 }
 
-// Consumers returns the live members of a consumer group; false: there are none. It takes no lock.
-func (c *Clients[C]) Consumers(group string) (*ConsumerGroup[C], bool) {
+// Group returns the live members of a consumer group; false: there are none. It takes no lock.
+func (c *Clients) Group(group string) (*ConsumerGroup, bool) {
 	g, ok := c.consumers.Load(group)
 	if !ok {
 		return nil, false
 	}
-	return g.(*ConsumerGroup[C]), true
+	return g.(*ConsumerGroup), true
 }
 
-func (c *Clients[C]) consumerGroup(group string) *ConsumerGroup[C] {
-	g, _ := c.Consumers(group)
+func (c *Clients) group(group string) *ConsumerGroup {
+	g, _ := c.Group(group)
 	return g
 }
 
 // ConsumerGroups lists the groups that have members, sorted.
-func (c *Clients[C]) ConsumerGroups() []string {
+func (c *Clients) ConsumerGroups() []string {
 	var names []string
 	c.consumers.Range(func(name, _ any) bool {
 		names = append(names, name.(string))
@@ -99,10 +108,10 @@ func (c *Clients[C]) ConsumerGroups() []string {
 }
 
 // Subscribers lists the live groups that subscribe to a topic, sorted.
-func (c *Clients[C]) Subscribers(topic string) []string {
+func (c *Clients) Subscribers(topic string) []string {
 	var names []string
 	c.consumers.Range(func(name, g any) bool {
-		if _, ok := g.(*ConsumerGroup[C]).Subscriptions[topic]; ok {
+		if _, ok := g.(*ConsumerGroup).Subscriptions[topic]; ok {
 			names = append(names, name.(string))
 		}
 		return true
@@ -111,30 +120,29 @@ func (c *Clients[C]) Subscribers(topic string) []string {
 	return names
 }
 
-// RegisterConsumer notes that the client consumes for a group, with what it subscribes to. A heartbeat that tells
-// nothing new takes no lock. data is not kept.
-func (c *Clients[C]) RegisterConsumer(client Client[C], data *protocol.ConsumerData) Change[C] {
-	id := client.Conn.ID()
+// registerConsumer notes that the client consumes for a group. It returns whether the members need to know, and a
+// conflict that is new. A heartbeat that tells nothing new takes no lock.
+func (c *Clients) registerConsumer(conn Conn, client Client, data *protocol.ConsumerData) (changed bool, conflict *Conflict) {
+	id := conn.ID()
 	kind := groupKind{data.ConsumeType, data.MessageModel, data.ConsumeFromWhere, data.UnitMode}
-	if m, ok := c.consumerGroup(data.GroupName).member(id); ok && m.same(&client, kind) && m.subscribes(data.SubscriptionDataSet) {
+	if m, ok := c.group(data.GroupName).member(id); ok && m.Client == client && m.kind == kind && m.subscribes(data.SubscriptionDataSet) {
 		m.seen.Store(c.now().UnixMilli())
-		return Change[C]{Group: data.GroupName}
+		return false, nil
 	}
 	subs := make(map[string]*protocol.SubscriptionData, len(data.SubscriptionDataSet))
-	for i := range data.SubscriptionDataSet {
-		sub := data.SubscriptionDataSet[i]
+	for _, sub := range data.SubscriptionDataSet {
 		if old, ok := subs[sub.Topic]; !ok || sub.SubVersion > old.SubVersion {
 			subs[sub.Topic] = &sub
 		}
 	}
-	m := &Member[C]{Client: client, Subscriptions: subs, kind: kind, signature: signature(data.GroupName, subs), seen: new(atomic.Int64)}
+	m := &Member{Client: client, Conn: conn, Subscriptions: subs, kind: kind, signature: signature(data.GroupName, subs), seen: new(atomic.Int64)}
 	m.seen.Store(c.now().UnixMilli())
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	before := c.consumerGroup(data.GroupName)
+	before := c.group(data.GroupName)
 	_, known := before.member(id)
-	members := map[uint64]*Member[C]{}
+	members := map[uint64]*Member{}
 	if before != nil {
 		members = maps.Clone(before.members)
 	}
@@ -142,25 +150,28 @@ func (c *Clients[C]) RegisterConsumer(client Client[C], data *protocol.ConsumerD
 	c.groupsOf(id).consumer[data.GroupName] = struct{}{}
 	after := newConsumerGroup(data.GroupName, kind, members)
 	c.consumers.Store(data.GroupName, after)
-	return changeOf(before, after, !known, false)
+	if after.Conflict != nil && (before == nil || before.Conflict == nil || *before.Conflict != *after.Conflict) {
+		conflict = after.Conflict
+	}
+	return !known || !sameTopics(before, after), conflict
 }
 
-// Refresh notes a heartbeat without subscriptions, of a client that sent them before. ok = false: it did not, at least
-// not over this connection, and must be asked for all of it.
-func (c *Clients[C]) Refresh(conn uint64, group string) (ok bool) {
-	m, ok := c.consumerGroup(group).member(conn)
+func sameTopics(a, b *ConsumerGroup) bool {
+	return maps.EqualFunc(a.Subscriptions, b.Subscriptions, func(_, _ *protocol.SubscriptionData) bool { return true })
+}
+
+// refresh notes a heartbeat without subscriptions, of a client that sent them before. ok = false: it did not, at least
+// not over this connection.
+func (c *Clients) refresh(conn uint64, group string) (ok bool) {
+	m, ok := c.group(group).member(conn)
 	if ok {
 		m.seen.Store(c.now().UnixMilli())
 	}
 	return ok
 }
 
-func (m *Member[C]) same(client *Client[C], kind groupKind) bool {
-	return m.Client.ID == client.ID && m.Language == client.Language && m.Version == client.Version && m.kind == kind
-}
-
 // subscribes tells whether the subscriptions are those that the member has.
-func (m *Member[C]) subscribes(subs []protocol.SubscriptionData) bool {
+func (m *Member) subscribes(subs []protocol.SubscriptionData) bool {
 	if len(subs) != len(m.Subscriptions) {
 		return false
 	}
@@ -174,29 +185,23 @@ func (m *Member[C]) subscribes(subs []protocol.SubscriptionData) bool {
 }
 
 // dropConsumer takes a connection out of a group. The caller holds mu.
-func (c *Clients[C]) dropConsumer(conn uint64, group string, g *connGroups) *Change[C] {
+func (c *Clients) dropConsumer(conn uint64, group string, g *connGroups) {
 	delete(g.consumer, group)
-	before := c.consumerGroup(group)
-	if _, ok := before.member(conn); !ok {
-		return nil
-	}
+	before := c.group(group)
 	members := maps.Clone(before.members)
 	delete(members, conn)
-	kind := groupKind{before.ConsumeType, before.MessageModel, before.ConsumeFromWhere, before.UnitMode}
-	after := newConsumerGroup(group, kind, members)
 	if len(members) == 0 {
 		c.consumers.Delete(group)
-	} else {
-		c.consumers.Store(group, after)
+		return
 	}
-	change := changeOf(before, after, false, true)
-	return &change
+	kind := groupKind{before.ConsumeType, before.MessageModel, before.ConsumeFromWhere, before.UnitMode}
+	c.consumers.Store(group, newConsumerGroup(group, kind, members))
 }
 
 // newConsumerGroup puts the members' subscriptions together. A topic stays as long as any member subscribes to it; in
 // RocketMQ the latest heartbeat decides for all.
-func newConsumerGroup[C Conn](name string, kind groupKind, members map[uint64]*Member[C]) *ConsumerGroup[C] {
-	g := &ConsumerGroup[C]{
+func newConsumerGroup(name string, kind groupKind, members map[uint64]*Member) *ConsumerGroup {
+	g := &ConsumerGroup{
 		Name: name, ConsumeType: kind.consumeType, MessageModel: kind.messageModel, ConsumeFromWhere: kind.consumeFrom, UnitMode: kind.unit,
 		Subscriptions: map[string]*protocol.SubscriptionData{}, members: members,
 	}
@@ -217,13 +222,13 @@ func newConsumerGroup[C Conn](name string, kind groupKind, members map[uint64]*M
 	return g
 }
 
-func conflictOf[C Conn](group string, a, b *Member[C]) *Conflict {
+func conflictOf(group string, a, b *Member) *Conflict {
 	topics := maps.Clone(a.Subscriptions)
 	maps.Copy(topics, b.Subscriptions)
 	for _, topic := range slices.Sorted(maps.Keys(topics)) {
 		x, y := expression(a.Subscriptions[topic]), expression(b.Subscriptions[topic])
 		if x != y && topic != protocol.RetryTopic(group) {
-			return &Conflict{Group: group, Client: a.Client.ID, Other: b.Client.ID, Topic: topic, Wanted: x, OtherHas: y}
+			return &Conflict{Group: group, Client: a.ID, Other: b.ID, Topic: topic, Wanted: x, OtherHas: y}
 		}
 	}
 	return nil
@@ -257,25 +262,4 @@ func signature(group string, subs map[string]*protocol.SubscriptionData) string 
 		}
 	}
 	return b.String()
-}
-
-func changeOf[C Conn](before, after *ConsumerGroup[C], joined, left bool) Change[C] {
-	change := Change[C]{Group: after.Name, Joined: joined, Left: left, Broadcasting: after.Broadcasting()}
-	for _, m := range after.Members() {
-		change.Members = append(change.Members, m.Conn)
-	}
-	var conflict *Conflict
-	if before != nil {
-		conflict = before.Conflict
-		change.Resubscribed = len(before.Subscriptions) != len(after.Subscriptions)
-		for topic := range after.Subscriptions {
-			if _, ok := before.Subscriptions[topic]; !ok {
-				change.Resubscribed = true
-			}
-		}
-	}
-	if after.Conflict != nil && (conflict == nil || *conflict != *after.Conflict) {
-		change.Conflict = after.Conflict
-	}
-	return change
 }

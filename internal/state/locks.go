@@ -24,12 +24,17 @@ type queueLock struct {
 	until  time.Time
 }
 
-// NewLocks starts without locks. now nil: time.Now.
-func NewLocks(now func() time.Time) *Locks {
-	if now == nil {
-		now = time.Now
+// LockOptions is what Locks needs.
+type LockOptions struct {
+	Now func() time.Time // nil: time.Now
+}
+
+// NewLocks starts without locks.
+func NewLocks(o LockOptions) *Locks {
+	if o.Now == nil {
+		o.Now = time.Now
 	}
-	return &Locks{now: now, groups: map[string]map[protocol.MessageQueue]queueLock{}}
+	return &Locks{now: o.Now, groups: map[string]map[protocol.MessageQueue]queueLock{}}
 }
 
 // Lock takes or renews queues for a client, and returns those that it holds now, as they were given. A queue that
@@ -80,8 +85,8 @@ func (l *Locks) Holder(group string, queue protocol.MessageQueue) (client string
 	return lock.client, true
 }
 
-// Any tells whether any client of the group holds any queue: the group consumes in order.
-func (l *Locks) Any(group string) bool {
+// Held tells whether any client of the group holds any queue: the group consumes in order.
+func (l *Locks) Held(group string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.now()
