@@ -46,7 +46,7 @@ func OpenGroups(o GroupOptions) (*Groups, error) {
 	g.encode = g.encodeGroups
 	var file protocol.SubscriptionGroupWrapper
 	found, err := readJSON(o.Files, g.path, &file, func(w *protocol.SubscriptionGroupWrapper) bool { return w.SubscriptionGroupTable != nil })
-	if err != nil {
+	if err := errors.Join(o.makeDir(), err); err != nil {
 		return nil, fmt.Errorf("load consumer groups: %w", err)
 	}
 	v := &view[protocol.SubscriptionGroupConfig]{entries: make(map[string]*protocol.SubscriptionGroupConfig, len(file.SubscriptionGroupTable)), version: file.DataVersion}

@@ -84,7 +84,7 @@ func OpenOffsets(opts OffsetOptions) (*Offsets, error) {
 	for i := range o.shards {
 		o.shards[i].topics = map[string]*topicOffsets{}
 	}
-	if err := o.load(); err != nil {
+	if err := errors.Join(opts.makeDir(), o.load()); err != nil {
 		return nil, fmt.Errorf("load consumer offsets: %w", err)
 	}
 	if err := o.Save(); err != nil {
@@ -269,9 +269,6 @@ func (o *Offsets) beginJournal() error {
 		return nil
 	}
 	generation := o.save.generation + 1
-	if err := o.opts.FS.MkdirAll(o.opts.Dir); err != nil {
-		return err
-	}
 	f, err := o.opts.FS.Create(o.journalPath(generation))
 	if err != nil {
 		return err

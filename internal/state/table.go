@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -31,6 +32,34 @@ func (f *Files) complete() {
 	if f.Logger == nil {
 		f.Logger = slog.New(slog.DiscardHandler)
 	}
+}
+
+// makeDir makes the folder, and sees to it that a power cut can't take it away again with all that is in it: the name of
+// a new folder is as little durable as that of a new file, until the folder above is synced.
+func (f *Files) makeDir() error {
+	var missing []string // innermost first
+	for dir := filepath.Clean(f.Dir); ; dir = filepath.Dir(dir) {
+		_, err := f.FS.Stat(dir)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, fs.ErrNotExist) || dir == filepath.Dir(dir) {
+			return err
+		}
+		missing = append(missing, dir)
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	if err := f.FS.MkdirAll(f.Dir); err != nil {
+		return err
+	}
+	for _, dir := range slices.Backward(missing) {
+		if err := f.FS.SyncDir(filepath.Dir(dir)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // view is one state of a table. It is never changed once it is published, nor are the entries.

@@ -61,7 +61,7 @@ func OpenTopics(o TopicOptions) (*Topics, error) {
 	t.encode = encodeTopics
 	var file protocol.TopicConfigSerializeWrapper
 	found, err := readJSON(o.Files, t.path, &file, func(w *protocol.TopicConfigSerializeWrapper) bool { return w.TopicConfigTable != nil })
-	if err != nil {
+	if err := errors.Join(o.makeDir(), err); err != nil {
 		return nil, fmt.Errorf("load topics: %w", err)
 	}
 	v := &view[protocol.TopicConfig]{entries: make(map[string]*protocol.TopicConfig, len(file.TopicConfigTable)), version: file.DataVersion}
