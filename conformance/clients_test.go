@@ -5,6 +5,7 @@ package conformance
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -31,7 +32,7 @@ type client struct {
 func jvmFlags(home, heap string) []string {
 	flags := []string{"-Xmx" + heap, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
 		"-Duser.home=" + home}
-	for _, p := range []string{"java.nio", "sun.nio.ch", "java.lang", "java.util"} {
+	for _, p := range []string{"java.nio", "sun.nio.ch", "java.lang", "java.util", "jdk.internal.ref"} {
 		flags = append(flags, "--add-opens=java.base/"+p+"=ALL-UNNAMED")
 	}
 	return flags
@@ -110,18 +111,20 @@ type program struct {
 	changed chan struct{} // closed and replaced at every line
 }
 
-// run starts the program of c with the arguments. A failure to build or start it shows in its results.
-func (c *client) run(limit time.Duration, args ...string) *program {
+// run starts the program of c against the target: mode, address, client, run and the arguments. A failure to
+// build or start it shows in its results.
+func (c *client) run(tg Target, limit time.Duration, mode string, args ...string) *program {
+	args = append([]string{mode, tg.NameServer(), c.name, run}, args...)
 	p := &program{client: c, ended: make(chan struct{}), results: map[string]result{}, waits: map[string]bool{},
 		changed: make(chan struct{}), cancel: func() {}}
-	if err := p.start(limit, args); err != nil {
+	if err := p.start(tg, limit, args); err != nil {
 		p.err = err
 		close(p.ended)
 	}
 	return p
 }
 
-func (p *program) start(limit time.Duration, args []string) error {
+func (p *program) start(tg Target, limit time.Duration, args []string) error {
 	command, err := p.client.command()
 	if err != nil {
 		return err
@@ -148,6 +151,13 @@ func (p *program) start(limit time.Duration, args []string) error {
 		return err
 	}
 	go func() {
+		select {
+		case <-tg.Down(): // There is no point in waiting for every time limit.
+			cancel()
+		case <-p.ended:
+		}
+	}()
+	go func() {
 		defer close(p.ended)
 		defer log.Close()
 		defer cancel()
@@ -157,6 +167,11 @@ func (p *program) start(limit time.Duration, args []string) error {
 			p.line(lines.Text())
 		}
 		err := cmd.Wait()
+		select {
+		case <-tg.Down():
+			err = errors.New("the server went down")
+		default:
+		}
 		p.err = fmt.Errorf("the program ended without a result: %v; end of its log:\n%s", err, tail(logPath))
 	}()
 	return nil

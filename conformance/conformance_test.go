@@ -78,9 +78,8 @@ func TestScenarios(t *testing.T) {
 				})
 			}
 			if len(wanted) > 0 {
-				args := append([]string{"run", tg.NameServer(), c.name, run, strconv.Itoa(c.parallel), scenarioLimit},
-					wanted...)
-				p = c.run(15*time.Minute, args...)
+				args := append([]string{strconv.Itoa(c.parallel), scenarioLimit}, wanted...)
+				p = c.run(tg, 15*time.Minute, "run", args...)
 				t.Cleanup(p.stop)
 			}
 		})
@@ -116,7 +115,7 @@ func TestPairs(t *testing.T) {
 	}
 	// Producers make their topics, then consumers start, then the sending begins.
 	for _, c := range producers {
-		p := c.run(5*time.Minute, "produce", tg.NameServer(), c.name, run)
+		p := c.run(tg, 5*time.Minute, "produce")
 		t.Cleanup(p.stop)
 		programs[pair{c, nil}] = p
 	}
@@ -125,11 +124,11 @@ func TestPairs(t *testing.T) {
 	}
 	started := map[*client]*program{}
 	for _, to := range consumers {
-		args := []string{"consume", tg.NameServer(), to.name, run, scenarioLimit}
+		args := []string{scenarioLimit}
 		for _, from := range producers {
 			args = append(args, from.name)
 		}
-		started[to] = to.run(5*time.Minute, args...)
+		started[to] = to.run(tg, 5*time.Minute, "consume", args...)
 		t.Cleanup(started[to].stop)
 	}
 	for _, p := range started {
@@ -155,7 +154,7 @@ func TestRestarts(t *testing.T) {
 		t.Run(r.name, func(t *testing.T) {
 			programs := map[*client]*program{}
 			for _, c := range clients {
-				programs[c] = c.run(6*time.Minute, "run", tg.NameServer(), c.name, run, "1", "300", r.name)
+				programs[c] = c.run(tg, 6*time.Minute, "run", "1", "300", r.name)
 				t.Cleanup(programs[c].stop)
 			}
 			for _, p := range programs {

@@ -47,12 +47,17 @@ type expectation struct {
 	reason                   string
 }
 
-const youngQueue = "a group never seen is given offset 0 of a queue that still starts at 0, whatever it asked for"
+const (
+	youngQueue     = "a group never seen is given offset 0 of a queue that still starts at 0, whatever it asked for"
+	earlierMessage = "4.9 answers a search by time with the last message before it, not the first after it"
+)
 
 var expectations = []expectation{
 	{"java-*", "*", "from.last", youngQueue},
 	{"java-*", "*", "from.timestamp", youngQueue},
-	{"java-4.9.7", "java*", "offset.search", "4.9 answers a time in the future with the last message, not the end"},
+	{"java-4.9.7", "java*", "offset.search", earlierMessage},
+	{"java-4.9.7", "go", "pull.assign-seek", earlierMessage},
+	{"java-4.9.7", "java540", "litepull.*", "4.9 does not know LITE_PULL_MESSAGE (361)"},
 }
 
 // expected returns the reason why a scenario is known to fail.

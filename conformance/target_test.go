@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -25,6 +26,8 @@ type Target interface {
 	Name() string
 	// NameServer returns the address that clients are given.
 	NameServer() string
+	// Down is closed when a process of the target ends although nobody asked it to.
+	Down() <-chan struct{}
 	// Settle returns how long after an acknowledged offset commit a crash may not undo it.
 	Settle() time.Duration
 	// Restart stops the broker with SIGTERM and starts it again on the same data.
@@ -79,8 +82,10 @@ type server struct {
 	ready   string // what a line of its output contains once it serves
 	ports   []int  // what must accept connections then
 
-	cmd  *exec.Cmd
-	done chan struct{} // closed when the process has ended
+	cmd    *exec.Cmd
+	done   chan struct{} // closed when the process has ended
+	ending atomic.Bool   // it was asked to end
+	down   chan struct{} // closed when it ended unasked
 }
 
 func (s *server) start() error {
@@ -101,6 +106,7 @@ func (s *server) start() error {
 	}
 	ready := make(chan struct{})
 	s.done = make(chan struct{})
+	s.ending.Store(false)
 	go func(cmd *exec.Cmd, done chan struct{}) {
 		defer close(done)
 		defer log.Close()
@@ -113,6 +119,9 @@ func (s *server) start() error {
 		}
 		io.Copy(log, out)
 		cmd.Wait()
+		if !s.ending.Load() {
+			close(s.down)
+		}
 	}(s.cmd, s.done)
 
 	limit := time.After(90 * time.Second)
@@ -147,6 +156,7 @@ func (s *server) end(signal syscall.Signal) error {
 	if s.cmd == nil || s.cmd.Process == nil {
 		return nil
 	}
+	s.ending.Store(true)
 	s.cmd.Process.Signal(signal)
 	select {
 	case <-s.done:
@@ -212,12 +222,14 @@ func startRatchet(dir string) (Target, error) {
 		log:   filepath.Join(dir, "ratchet.log"),
 		ready: "ready",
 		ports: []int{namesrv, broker},
+		down:  make(chan struct{}),
 	}
 	return r, r.server.start()
 }
 
 func (r *ratchetTarget) Name() string          { return "ratchet" }
 func (r *ratchetTarget) NameServer() string    { return r.namesrv }
+func (r *ratchetTarget) Down() <-chan struct{} { return r.server.down }
 func (r *ratchetTarget) Settle() time.Duration { return time.Second }
 func (r *ratchetTarget) Restart(t testing.TB)  { t.Helper(); r.server.again(t, syscall.SIGTERM) }
 func (r *ratchetTarget) Kill9(t testing.TB)    { t.Helper(); r.server.again(t, syscall.SIGKILL) }
@@ -283,6 +295,20 @@ func startJava(dir, version string) (Target, error) {
 	if err != nil {
 		return nil, err
 	}
+	// 4.x does not start without these two files; 5.x does not look for them.
+	const logback = `<configuration>
+  <appender name="out" class="ch.qos.logback.core.ConsoleAppender"><encoder><pattern>%d %-5p %c - %m%n</pattern></encoder></appender>
+  <root level="WARN"><appender-ref ref="out"/></root>
+</configuration>
+`
+	if err := os.MkdirAll(filepath.Join(dir, "conf"), 0o755); err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"logback_namesrv.xml", "logback_broker.xml"} {
+		if err := os.WriteFile(filepath.Join(dir, "conf", name), []byte(logback), 0o644); err != nil {
+			return nil, err
+		}
+	}
 	java := func(class, conf, log, ready string, ports ...int) *server {
 		args := append([]string{"java"}, jvmFlags(dir, "512m")...)
 		args = append(args, "-Drocketmq.home.dir="+dir, "-cp", filepath.Join(lib, "*"), class, "-c", conf)
@@ -292,6 +318,7 @@ func startJava(dir, version string) (Target, error) {
 			log:     filepath.Join(dir, log),
 			ready:   ready,
 			ports:   ports,
+			down:    make(chan struct{}),
 		}
 	}
 	j.namesrv = java("org.apache.rocketmq.namesrv.NamesrvStartup", nconf, "namesrv.log", "boot success", nport)
@@ -347,8 +374,9 @@ func (j *javaTarget) again(t testing.TB, signal syscall.Signal) {
 	}
 }
 
-func (j *javaTarget) Name() string       { return "java-" + j.version }
-func (j *javaTarget) NameServer() string { return j.address }
+func (j *javaTarget) Name() string          { return "java-" + j.version }
+func (j *javaTarget) NameServer() string    { return j.address }
+func (j *javaTarget) Down() <-chan struct{} { return j.broker.down }
 
 // Settle is long, as Java writes offsets every 5 s and for the first time 10 s after its start.
 func (j *javaTarget) Settle() time.Duration { return 12 * time.Second }
