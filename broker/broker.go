@@ -1,0 +1,164 @@
+// Package broker puts a broker together from its parts, starts them in order and stops them in the opposite one. It
+// is also how another Go program runs one: see Start.
+package broker
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"path/filepath"
+
+	"github.com/ratchetmq/ratchet/delay"
+	"github.com/ratchetmq/ratchet/internal/config"
+	"github.com/ratchetmq/ratchet/internal/state"
+	"github.com/ratchetmq/ratchet/internal/vfs"
+	"github.com/ratchetmq/ratchet/processor"
+	"github.com/ratchetmq/ratchet/remoting"
+	"github.com/ratchetmq/ratchet/store"
+	"github.com/ratchetmq/ratchet/store/index"
+)
+
+// Config says how a broker is to run.
+type Config struct {
+	Settings *config.Broker // required; see config.LoadBroker
+	Unknown  []config.Pair  // keys of the file that mean nothing here: kept, shown, named once in the log
+	File     string         // the file that Settings came from; changed settings are saved to it. May be empty
+	FS       vfs.FS         // where data is; nil: the operating system's
+	Logger   *slog.Logger   // nil: slog.Default
+}
+
+// Broker is a running broker.
+type Broker struct {
+	settings *config.Live[config.Broker]
+	log      *slog.Logger
+
+	store     *store.Store
+	index     *index.Index
+	topics    *state.Topics
+	groups    *state.Groups
+	offsets   *state.Offsets
+	delay     *delay.Scheduler
+	processor *processor.Processor
+	server    *remoting.Server
+	client    *remoting.Client
+	registrar *registrar
+
+	addr string // advertised
+	done chan struct{}
+	err  error // how it ended; set before done is closed
+}
+
+// Start runs a broker until ctx is done. It returns when the broker can be used: its data is recovered, it listens, and
+// it has begun to register at its name servers. Wait tells when it has stopped.
+func Start(ctx context.Context, c Config) (*Broker, error) {
+	b := &Broker{log: c.Logger, done: make(chan struct{})}
+	if b.log == nil {
+		b.log = slog.Default()
+	}
+	if c.FS == nil {
+		c.FS = vfs.OS{}
+	}
+	b.settings = config.NewLive(c.Settings, c.Unknown, config.OSEnv())
+	for _, pair := range c.Unknown {
+		b.log.Warn("setting without effect", "key", pair.Key, "path", c.File)
+	}
+	if err := b.build(c); err != nil {
+		b.closeFiles()
+		return nil, err
+	}
+	started := make(chan struct{})
+	go func() { // owned: by the Broker; it ends after ctx is done, or when a part fails, and closes done
+		defer close(b.done)
+		b.err = b.serve(ctx, started)
+	}()
+	select {
+	case <-started:
+		return b, nil
+	case <-b.done:
+		return nil, b.err
+	}
+}
+
+// Addr is the address that clients are told.
+func (b *Broker) Addr() string { return b.addr }
+
+// Wait returns when the broker has stopped: nil after ctx was done and everything is on disk, else what went wrong.
+func (b *Broker) Wait() error {
+	<-b.done
+	return b.err
+}
+
+// build makes the parts, bottom up. What it has opened when it fails is closed by closeFiles.
+func (b *Broker) build(c Config) error {
+	s := c.Settings
+	if err := choosePort(s); err != nil {
+		return err
+	}
+	host, err := advertised(s)
+	if err != nil {
+		return err
+	}
+	levels, err := delay.ParseLevels(s.DelayLevels)
+	if err != nil {
+		return fmt.Errorf("messageDelayLevel: %w", err)
+	}
+	if err := b.openStore(c, host, levels); err != nil {
+		return err
+	}
+	if err := b.openTables(c, levels); err != nil {
+		return err
+	}
+	memory, err := physicalMemory()
+	if err != nil {
+		return err
+	}
+	b.processor = processor.New(processor.Config{
+		Store: b.store, Index: b.index, Delay: levels,
+		Topics: b.topics, Groups: b.groups, Offsets: b.offsets,
+		Clients: state.NewClients(state.ClientOptions{}), Locks: state.NewLocks(state.LockOptions{}),
+		Settings: b.settings, StoreHost: host, Memory: memory, SaveSetting: saver(c), Logger: b.log,
+	})
+	b.server, err = remoting.NewServer(b.serverConfig(s))
+	if err != nil {
+		return err
+	}
+	b.client, err = remoting.NewClient(remoting.ClientConfig{
+		Logger:  b.log,
+		OnClose: func(addr string, _ *remoting.Conn) { b.registrar.Disconnected(addr) },
+	})
+	if err != nil {
+		return err
+	}
+	b.registrar = newRegistrar(identity{
+		cluster: s.Cluster, name: s.Name, id: s.ID, heartbeat: s.RegisterEvery,
+	}, b.topics, b.client, func() int32 { return int32(b.settings.Get().Permission) }, b.log)
+	return nil
+}
+
+func (b *Broker) openStore(c Config, host netip.AddrPort, levels delay.Levels) (err error) {
+	s := c.Settings
+	if s.IndexEnable {
+		b.index, err = index.Open(c.FS, filepath.Join(s.StoreRoot, "index"), index.Options{
+			Slots: s.IndexSlots, Entries: s.IndexEntries, Logger: b.log,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	options := store.Options{
+		FS: c.FS, Root: s.StoreRoot, CommitLogDirs: s.CommitLogDirs(),
+		SegmentSize: s.SegmentSize, ConsumeQueueUnits: s.QueueUnits(),
+		FlushInterval: s.FlushEvery, FlushLeastBytes: int64(s.FlushPages) * 4096, FlushThorough: s.FlushThorough,
+		MaxUnflushedBytes: s.MaxUnflushedBytes, MaxMessageSize: s.MaxMessageSize, StoreHost: host,
+		TagsCode: levels.TagsCode, Logger: b.log,
+	}
+	if s.Flush == config.SyncFlush {
+		options.Flush = store.SyncFlush
+	}
+	if b.index != nil {
+		options.Index = b.index
+	}
+	b.store, err = store.Open(options)
+	return err
+}

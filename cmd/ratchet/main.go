@@ -1,0 +1,64 @@
+// Command ratchet is a message broker and name server that speaks RocketMQ's remoting protocol.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+const usage = `ratchet - a message broker and name server for RocketMQ's clients
+
+  ratchet dev                  name server and broker in one process, data in ./ratchet-data
+  ratchet demo                 send and receive a few messages through a running broker
+  ratchet namesrv              a name server        [-c namesrv.conf]
+  ratchet broker               a broker             [-c broker.conf] [-n host:port;host:port]
+  ratchet version
+
+Each takes -h for its flags.
+`
+
+// command is one word after "ratchet". run gets a context that ends with SIGINT or SIGTERM.
+type command struct {
+	name string
+	run  func(ctx context.Context, args []string) error
+}
+
+var commands = []command{
+	{"dev", runDev},
+	{"demo", runDemo},
+	{"namesrv", runNamesrv},
+	{"broker", runBroker},
+	{"version", runVersion},
+}
+
+func main() {
+	os.Exit(run(os.Args[1:]))
+}
+
+func run(args []string) int {
+	if len(args) == 0 || args[0] == "help" || args[0] == "-h" || args[0] == "--help" {
+		fmt.Print(usage)
+		return 0
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	for _, c := range commands {
+		if c.name != args[0] {
+			continue
+		}
+		switch err := c.run(ctx, args[1:]); {
+		case err == nil || errors.Is(err, flag.ErrHelp):
+			return 0
+		default:
+			fmt.Fprintf(os.Stderr, "ratchet %s: %v\n", c.name, err)
+			return 1
+		}
+	}
+	fmt.Fprintf(os.Stderr, "ratchet: no command %q\n\n%s", args[0], usage)
+	return 2
+}

@@ -1,0 +1,139 @@
+//go:build conformance
+
+package crash
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var buildOnce = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "ratchet-crash")
+	if err != nil {
+		return "", err
+	}
+	binary := filepath.Join(dir, "ratchet")
+	out, err := exec.Command("go", "build", "-o", binary, "../cmd/ratchet").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	return binary, nil
+})
+
+// server is `ratchet dev` as a process on fixed ports, so that it comes back where clients look for it.
+type server struct {
+	t       *testing.T
+	dir     string
+	namesrv string
+	broker  string
+	args    []string
+	cmd     *exec.Cmd
+	exited  chan struct{} // closed when the process is gone
+}
+
+func newServer(t *testing.T, args ...string) *server {
+	s := &server{t: t, dir: t.TempDir(), namesrv: freeAddr(t), broker: freeAddr(t), args: args}
+	s.start()
+	t.Cleanup(func() {
+		if s.cmd != nil {
+			s.kill9()
+		}
+	})
+	return s
+}
+
+func freeAddr(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// start runs the server and returns when it says that it is ready.
+func (s *server) start() {
+	binary, err := buildOnce()
+	require.NoError(s.t, err)
+	args := append([]string{"dev", "-data", s.dir, "-namesrv", s.namesrv, "-broker", s.broker}, s.args...)
+	s.cmd = exec.Command(binary, args...)
+	stdout, err := s.cmd.StdoutPipe()
+	require.NoError(s.t, err)
+	log, err := os.OpenFile(filepath.Join(s.dir, "test.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	require.NoError(s.t, err)
+	s.cmd.Stderr = log
+	require.NoError(s.t, s.cmd.Start())
+	log.Close()
+	ready := make(chan struct{})
+	s.exited = make(chan struct{})
+	go func() { // owned: by the process, it ends with its output
+		defer close(s.exited)
+		said := false
+		for lines := bufio.NewScanner(stdout); lines.Scan(); {
+			if !said && strings.Contains(lines.Text(), "ready") {
+				said = true
+				close(ready)
+			}
+		}
+		s.cmd.Wait()
+	}()
+	select {
+	case <-ready:
+	case <-s.exited:
+		text, _ := os.ReadFile(filepath.Join(s.dir, "test.log"))
+		s.t.Fatalf("the server ended while starting:\n%s", text)
+	case <-time.After(30 * time.Second):
+		s.t.Fatal("the server is not ready after 30 s")
+	}
+}
+
+// kill9 ends the process the hard way.
+func (s *server) kill9() {
+	s.cmd.Process.Kill()
+	<-s.exited
+	s.cmd = nil
+}
+
+// stop ends the process with SIGTERM and demands exit code 0 within the limit.
+func (s *server) stop(limit time.Duration) {
+	require.NoError(s.t, s.cmd.Process.Signal(syscall.SIGTERM))
+	select {
+	case <-s.exited:
+	case <-time.After(limit):
+		s.t.Fatalf("the server has not ended %v after SIGTERM", limit)
+	}
+	require.Equal(s.t, 0, s.cmd.ProcessState.ExitCode())
+	s.cmd = nil
+}
+
+// rss is the process's resident memory in bytes.
+func (s *server) rss() int64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
+	require.NoError(s.t, err)
+	for line := range strings.SplitSeq(string(text), "\n") {
+		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			kb, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+			require.NoError(s.t, err)
+			return kb << 10
+		}
+	}
+	s.t.Fatal("no VmRSS")
+	return 0
+}
+
+func testContext(t *testing.T, limit time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	t.Cleanup(cancel)
+	return ctx
+}

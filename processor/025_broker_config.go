@@ -1,0 +1,57 @@
+// UPDATE_BROKER_CONFIG (25), GET_BROKER_CONFIG (26).
+//
+// Kept: properties text both ways; keys that say where files are can't be changed over the network (CVE-2023-33246).
+// Changed: a value that is not legal, or that takes a restart, is refused with a sentence that says so; of the file
+// given with -c only the changed lines are rewritten, and comments stay.
+
+package processor
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/ratchetmq/ratchet/internal/config"
+	"github.com/ratchetmq/ratchet/protocol"
+	"github.com/ratchetmq/ratchet/remoting"
+)
+
+func (p *Processor) updateConfig(_ context.Context, r *remoting.Request) (protocol.Reply, error) {
+	pairs, err := config.ParseProperties("request", r.Body)
+	if err != nil {
+		return protocol.Reply{}, refuse(protocol.InvalidParameter, "%v", err)
+	}
+	pairs = pairs.Effective()
+	effects, err := p.live.Update(pairs)
+	switch {
+	case errors.Is(err, config.ErrProtected):
+		return protocol.Reply{}, refuse(protocol.NoPermission, "%v: it can't be changed over the network", err)
+	case err != nil:
+		return protocol.Reply{}, refuse(protocol.InvalidParameter, "%v", err)
+	}
+	var remarks []string
+	for i, pair := range pairs {
+		if effects[i] != config.Unchanged {
+			remarks = append(remarks, pair.Key+": "+effects[i].String())
+			if p.saveSetting != nil {
+				if err := p.saveSetting(pair.Key, pair.Value); err != nil {
+					return protocol.Reply{}, refuse(protocol.SystemError, "%s is in force but not saved: %v", pair.Key, err)
+				}
+			}
+		}
+		p.log.Info("setting changed", "key", pair.Key, "value", pair.Value, "effect", effects[i].String(),
+			"client", r.Conn.RemoteAddr())
+	}
+	return protocol.Reply{Remark: strings.Join(remarks, "; ")}, nil
+}
+
+func (p *Processor) getConfig(context.Context, *remoting.Request) (protocol.Reply, error) {
+	timestamp, counter := p.live.Version()
+	version := `{"counter":` + strconv.FormatInt(counter, 10) + `,"stateVersion":0,"timestamp":` +
+		strconv.FormatInt(timestamp, 10) + `}`
+	return protocol.Reply{
+		Header: &protocol.GetBrokerConfigResponse{Version: version},
+		Body:   []byte(p.live.Text()),
+	}, nil
+}

@@ -1,0 +1,172 @@
+// Package processor is what a broker does with each kind of request: one file per request code, listed in routes.go.
+// A handler checks what was asked, calls the store or a table of internal/state, and returns an answer. It knows
+// nothing of sockets beyond the connection that a request came on, and nothing of files.
+package processor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/ratchetmq/ratchet/delay"
+	"github.com/ratchetmq/ratchet/internal/config"
+	"github.com/ratchetmq/ratchet/internal/state"
+	"github.com/ratchetmq/ratchet/message"
+	"github.com/ratchetmq/ratchet/protocol"
+	"github.com/ratchetmq/ratchet/remoting"
+	"github.com/ratchetmq/ratchet/store"
+	"github.com/ratchetmq/ratchet/store/index"
+)
+
+// Config is all that handlers work with. Everything but Logger is required.
+type Config struct {
+	Store     *store.Store
+	Index     *index.Index
+	Delay     delay.Levels
+	Topics    *state.Topics
+	Groups    *state.Groups
+	Offsets   *state.Offsets
+	Clients   *state.Clients
+	Locks     *state.Locks
+	Settings  *config.Live[config.Broker]
+	StoreHost netip.AddrPort // what message ids name: the advertised address
+	Memory    int64          // of this machine, bytes; decides what counts as a young queue
+	// SaveSetting writes a changed setting to the file that the broker was started with; nil when there was none.
+	SaveSetting func(key, value string) error
+	Logger      *slog.Logger
+}
+
+// Processor serves a broker's requests. All methods may be called from any goroutine.
+type Processor struct {
+	store   *store.Store
+	index   *index.Index
+	delay   delay.Levels
+	topics  *state.Topics
+	groups  *state.Groups
+	offsets *state.Offsets
+	clients *state.Clients
+	locks   *state.Locks
+	live    *config.Live[config.Broker]
+	log     *slog.Logger
+
+	brokerName  string
+	saveSetting func(key, value string) error
+	storeHost   netip.AddrPort
+	memory      int64
+	syncFlush   bool
+	sendMarks   []byte        // properties that every sent message gets
+	sendExtra   []protocol.KV // fields that every answer to a send has
+	uniqueIDs   *message.UniqueIDs
+	holds       *holds
+	safe        *safety
+}
+
+// New makes a Processor. It hears of new messages from the store's dispatch, so it must be made before the store runs.
+func New(c Config) *Processor {
+	settings := c.Settings.Get()
+	logger := c.Logger
+	if logger == nil {
+		logger = slog.Default()
+	}
+	p := &Processor{
+		store: c.Store, index: c.Index, delay: c.Delay,
+		topics: c.Topics, groups: c.Groups, offsets: c.Offsets, clients: c.Clients, locks: c.Locks,
+		live:        c.Settings,
+		log:         logger.With("component", "processor"),
+		brokerName:  settings.Name,
+		saveSetting: c.SaveSetting,
+		storeHost:   c.StoreHost,
+		memory:      c.Memory,
+		syncFlush:   settings.Flush == config.SyncFlush,
+		uniqueIDs:   message.NewUniqueIDs(c.StoreHost.Addr(), uint32(time.Now().UnixNano()), time.Now),
+		holds:       newHolds(),
+		safe:        newSafety(c.Store, settings.SyncFlushWait),
+	}
+	trace := "false"
+	if settings.TraceOn {
+		trace = "true"
+	}
+	p.sendMarks = message.AppendProperty(p.sendMarks, message.PropertyRegion, settings.RegionID)
+	p.sendMarks = message.AppendProperty(p.sendMarks, message.PropertyTrace, trace)
+	p.sendMarks = message.AppendProperty(p.sendMarks, message.PropertyCluster, settings.Cluster)
+	p.sendExtra = []protocol.KV{
+		{Key: message.PropertyRegion, Value: settings.RegionID}, {Key: message.PropertyTrace, Value: trace},
+	}
+	c.Store.OnArrival(func(a store.Arrival) { p.holds.arrived(a.Topic, a.Queue, a.Offset+1, a.TagsCode) })
+	return p
+}
+
+// HeldPulls is the number of pulls that wait for a message.
+func (p *Processor) HeldPulls() int { return p.holds.len() }
+
+// wakeWorkers answer held pulls; more than one so that a slow read does not delay the others.
+const wakeWorkers = 4
+
+// Run answers held pulls and overdue sends until ctx is done, then answers every pull that is still held.
+func (p *Processor) Run(ctx context.Context) error {
+	var loops sync.WaitGroup
+	for range wakeWorkers {
+		loops.Go(func() { p.holds.run(ctx, p.answerHeld) })
+	}
+	loops.Go(func() { p.holds.runDeadlines(ctx) })
+	loops.Go(func() { p.safe.run(ctx) })
+	loops.Go(func() { p.expireClients(ctx) })
+	loops.Wait()
+	return nil
+}
+
+// clientScan is how often silent clients are looked for.
+const clientScan = 10 * time.Second
+
+func (p *Processor) expireClients(ctx context.Context) {
+	ticker := time.NewTicker(clientScan)
+	defer ticker.Stop()
+	for {
+		select {
+		case now := <-ticker.C:
+			p.locks.Expire()
+			p.notifyMembers(p.clients.Expire(now))
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// errLater is what a handler returns when it has handed its request on: the answer comes from elsewhere.
+var errLater = errors.New("answered later")
+
+// Serve answers one request. It is remoting's handler.
+func (p *Processor) Serve(ctx context.Context, r *remoting.Request) {
+	p.finish(r, func() (protocol.Reply, error) {
+		route, ok := routes[protocol.RequestCode(r.Code)]
+		if !ok {
+			return protocol.Reply{
+				Code:   protocol.RequestCodeNotSupported,
+				Remark: fmt.Sprintf(" request type %d not supported", r.Code), // the space is RocketMQ's
+			}, nil
+		}
+		return route.handle(p, ctx, r)
+	})
+}
+
+// finish runs a handler and sends what it returned.
+func (p *Processor) finish(r *remoting.Request, handle func() (protocol.Reply, error)) {
+	reply, err := handle()
+	if errors.Is(err, errLater) {
+		return
+	}
+	if err != nil {
+		reply = errorReply(err)
+	}
+	r.Reply(reply)
+}
+
+// settings are the broker's settings as they are now.
+func (p *Processor) settings() *config.Broker { return p.live.Get() }
+
+// permits says whether brokerPermission allows reading or writing.
+func (p *Processor) permits(perm int32) bool { return int32(p.settings().Permission)&perm != 0 }
