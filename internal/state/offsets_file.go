@@ -220,7 +220,10 @@ func (o *Offsets) apply(r record) {
 		if p := s.at(r.group, r.topic, r.queue); p != nil {
 			o.replay(nil, p, r)
 		}
-	default:
+	case opCommit, opReset, opAdopt:
+		if r.offset < 0 || checkNames(r.group, r.topic, r.queue) != nil {
+			return
+		}
 		t, p := o.place(s, r.group, r.topic, r.queue)
 		o.replay(t, p, r)
 	}
