@@ -59,6 +59,8 @@ var routes = map[protocol.RequestCode]route{
 	protocol.DeleteSubscriptionGroup:          {LaneAdmin, (*Processor).deleteGroup},
 	protocol.GetAllSubscriptionGroupConfig:    {LaneAdmin, (*Processor).allGroups},
 	protocol.GetSubscriptionGroupConfig:       {LaneAdmin, (*Processor).getGroup},
+	protocol.GetConsumerConnectionList:        {LaneAdmin, (*Processor).consumerConnections},
+	protocol.GetProducerConnectionList:        {LaneAdmin, (*Processor).producerConnections},
 	protocol.InvokeBrokerToResetOffset:        {LaneAdmin, (*Processor).resetOffset},
 	protocol.UpdateBrokerConfig:               {LaneAdmin, (*Processor).updateConfig},
 	protocol.GetBrokerConfig:                  {LaneAdmin, (*Processor).getConfig},
