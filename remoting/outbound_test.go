@@ -128,6 +128,7 @@ func TestHeldRepliesBeyondTheHardLimitCloseTheConnection(t *testing.T) {
 	for i := range 1000 {
 		p.write(frame(held, int32(i), false, ""))
 	}
+	eventually(t, func() bool { return len(parked) == 1000 }, "all are held")
 	body := make([]byte, 64<<10)
 	for range 1000 {
 		(<-parked).Reply(protocol.Reply{Body: body})
