@@ -29,6 +29,14 @@ type File interface {
 	Preallocate(size int64) error
 }
 
+// DataSeeker is what a File may have besides: where the next bytes are that may not be zeros. It spares reading a
+// gigabyte that was reserved and never written.
+type DataSeeker interface {
+	// NextData is the first position at or behind off that may hold something else than zeros; io.EOF when there is
+	// none up to the end of the file.
+	NextData(off int64) (int64, error)
+}
+
 // FS is a file system. Errors are those of package os: errors.Is with fs.ErrNotExist and syscall.Errno works.
 type FS interface {
 	// Open opens an existing file for reading and writing.

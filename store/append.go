@@ -1,0 +1,259 @@
+package store
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/ratchetmq/ratchet/internal/offset"
+	"github.com/ratchetmq/ratchet/message"
+)
+
+// Message is what a producer sends, as the log is to keep it. Append borrows its bytes until it returns.
+type Message struct {
+	Topic                     string
+	QueueID                   int32
+	Flag                      int32
+	SysFlag                   int32
+	BornTimestamp             int64 // ms
+	BornHost                  netip.AddrPort
+	ReconsumeTimes            int32
+	PreparedTransactionOffset int64
+	Body                      []byte
+	Properties                []byte
+}
+
+// Appended says where an append went.
+type Appended struct {
+	Physical       offset.Physical   // of the first message
+	Queue          offset.Queue      // of the first message
+	End            offset.Physical   // behind the last message; what WhenFlushed takes
+	StoreTimestamp int64             // ms, of all
+	Physicals      []offset.Physical // of several messages, one each; nil for a single one
+}
+
+// putState is what appends share. mu is the put lock.
+type putState struct {
+	mu        sync.Mutex
+	closed    bool            // guarded by mu
+	lastTime  int64           // guarded by mu; ms; no record is older than one before it
+	buf       []byte          // guarded by mu; the records of one append
+	prepareAt offset.Physical // guarded by mu; from here on the next segment should be made
+}
+
+// keepBuffer is the size of an append above which its buffer is not kept.
+const keepBuffer = 1 << 20
+
+var errPanic = errors.New("panic in an append")
+
+// Append writes the messages one after the other, in one file of the log: all of them or none. Those of one queue get
+// consecutive queue offsets. When it returns without an error the messages are written, not flushed: see WhenFlushed.
+//
+// ErrTopic, ErrProperties and ErrTooLarge are the messages' fault; ErrFull passes; ErrClosed and ErrBroken do not.
+func (s *Store) Append(msgs ...Message) (Appended, error) {
+	for i := range msgs {
+		if err := s.check(&msgs[i]); err != nil {
+			return Appended{}, fmt.Errorf("append to %s/%d: %w", msgs[i].Topic, msgs[i].QueueID, err)
+		}
+	}
+	if len(msgs) == 0 {
+		return Appended{}, fmt.Errorf("append nothing: %w", ErrTopic)
+	}
+	for {
+		a, wait, err := s.tryAppend(msgs)
+		if err != nil {
+			return a, fmt.Errorf("append to %s/%d: %w", msgs[0].Topic, msgs[0].QueueID, err)
+		}
+		if wait == 0 {
+			return a, nil
+		}
+		if err := s.awaitFlushed(wait); err != nil {
+			return Appended{}, err
+		}
+	}
+}
+
+func (s *Store) check(m *Message) error {
+	switch {
+	case m.Topic == "" || len(m.Topic) > message.MaxTopic || m.QueueID < 0:
+		return ErrTopic
+	case m.Topic == "." || m.Topic == ".." || strings.ContainsAny(m.Topic, "/\x00"):
+		return ErrTopic // it names a folder
+	case len(m.Properties) > message.MaxPropertiesSize:
+		return ErrProperties
+	case len(m.Body) > s.opts.MaxMessageSize:
+		return fmt.Errorf("%w: body of %d bytes, limit %d", ErrTooLarge, len(m.Body), s.opts.MaxMessageSize)
+	}
+	return nil
+}
+
+// tryAppend is Append under the put lock. A position in wait says that too much is unflushed: come again when the log
+// is flushed up to there.
+func (s *Store) tryAppend(msgs []Message) (a Appended, wait offset.Physical, err error) {
+	p := &s.put
+	p.mu.Lock()
+	finished := false
+	defer func() {
+		if !finished {
+			s.fail(errPanic)
+		}
+		p.mu.Unlock()
+	}()
+	a, wait, err = s.appendLocked(msgs)
+	finished = true
+	return a, wait, err
+}
+
+func (s *Store) appendLocked(msgs []Message) (a Appended, wait offset.Physical, err error) {
+	p := &s.put
+	if err := s.Err(); err != nil {
+		return a, 0, err
+	}
+	if p.closed {
+		return a, 0, ErrClosed
+	}
+	end := s.log.written.load()
+	if bound := s.opts.MaxUnflushedBytes; bound > 0 && int64(end-s.log.flushed.load()) > bound {
+		return a, end - offset.Physical(bound), nil
+	}
+	size := s.encodedSize(msgs)
+	if size+message.BlankSize > s.log.size {
+		return a, 0, fmt.Errorf("%w: records of %d bytes, a segment has %d", ErrTooLarge, size, s.log.size)
+	}
+	seg, pos, err := s.place(end, size)
+	if err != nil {
+		return a, 0, err
+	}
+	p.lastTime = max(p.lastTime, s.opts.Now().UnixMilli())
+	a = s.encode(msgs, pos)
+	if err := s.writeAt(seg, p.buf, pos); err != nil {
+		s.takeBack(msgs)
+		return Appended{}, 0, err
+	}
+	if cap(p.buf) > keepBuffer {
+		p.buf = nil
+	}
+	s.log.written.raise(a.End)
+	if a.End >= p.prepareAt {
+		p.prepareAt = seg.end + offset.Physical(s.log.size/2)
+		s.prepare.ring()
+	}
+	if s.opts.Flush == AsyncFlush {
+		s.dispatcher.wake.ring()
+	}
+	s.flusher.wake.ring()
+	return a, 0, nil
+}
+
+// record is the message as a record without a place. Of the queue only its name's bytes are used, for a string has to
+// be copied to become bytes.
+func (s *Store) record(m *Message, topic []byte) message.Record {
+	return message.Record{
+		QueueID: m.QueueID, Flag: m.Flag, SysFlag: m.SysFlag,
+		BornTimestamp: m.BornTimestamp, BornHost: m.BornHost, StoreHost: s.opts.StoreHost,
+		ReconsumeTimes: m.ReconsumeTimes, PreparedTransactionOffset: m.PreparedTransactionOffset,
+		Body: m.Body, Topic: topic, Properties: m.Properties,
+	}
+}
+
+func (s *Store) encodedSize(msgs []Message) int64 {
+	size := 0
+	for i := range msgs {
+		r := s.record(&msgs[i], s.queues.ensure(msgs[i].Topic, msgs[i].QueueID).name)
+		size += r.EncodedSize()
+	}
+	return int64(size)
+}
+
+// place finds the room for size bytes at the end of the log, in the next segment when this one is too full. What is
+// left of this one is then marked as not used.
+func (s *Store) place(end offset.Physical, size int64) (*segment, offset.Physical, error) {
+	seg, err := s.log.ensure(end)
+	if err != nil {
+		return nil, 0, err
+	}
+	room := int64(seg.end - end)
+	if size+message.BlankSize <= room {
+		return seg, end, nil
+	}
+	next, err := s.log.ensure(seg.end)
+	if err != nil {
+		return nil, 0, err
+	}
+	if room >= message.BlankSize {
+		var blank [message.BlankSize]byte
+		binary.BigEndian.PutUint32(blank[:], uint32(room))
+		binary.BigEndian.PutUint32(blank[message.PosMagic:], message.MagicBlank)
+		if err := s.writeAt(seg, blank[:], end); err != nil {
+			return nil, 0, err
+		}
+	}
+	return next, next.start, nil
+}
+
+// encode gives each message its place and fills the buffer with their records.
+func (s *Store) encode(msgs []Message, pos offset.Physical) Appended {
+	p := &s.put
+	p.buf = p.buf[:0]
+	a := Appended{Physical: pos, StoreTimestamp: p.lastTime}
+	if len(msgs) > 1 {
+		a.Physicals = make([]offset.Physical, 0, len(msgs))
+	}
+	for i := range msgs {
+		q := s.queues.ensure(msgs[i].Topic, msgs[i].QueueID)
+		r := s.record(&msgs[i], q.name)
+		r.PhysicalOffset = pos + offset.Physical(len(p.buf))
+		r.StoreTimestamp = p.lastTime
+		if inQueue(r.SysFlag) {
+			r.QueueOffset = q.next
+			q.next++
+		}
+		if i == 0 {
+			a.Queue = r.QueueOffset
+		}
+		if len(msgs) > 1 {
+			a.Physicals = append(a.Physicals, r.PhysicalOffset)
+		}
+		p.buf = message.AppendRecord(p.buf, &r)
+	}
+	a.End = pos + offset.Physical(len(p.buf))
+	return a
+}
+
+// takeBack undoes the numbering of encode.
+func (s *Store) takeBack(msgs []Message) {
+	for i := range msgs {
+		if inQueue(msgs[i].SysFlag) {
+			s.queues.ensure(msgs[i].Topic, msgs[i].QueueID).next--
+		}
+	}
+}
+
+// inQueue says whether messages of that kind are in their queue: prepared and rolled back ones are not.
+func inQueue(sysFlag int32) bool {
+	t := sysFlag & message.FlagTransactionMask
+	return t != message.FlagPrepared && t != message.FlagRollback
+}
+
+// writeAt writes into a segment behind the log's end. A failed write breaks the store, except when the disk is full
+// (which a file system without reservation finds out only now) and all traces can be wiped off.
+func (s *Store) writeAt(seg *segment, b []byte, pos offset.Physical) error {
+	at := int64(pos - seg.start)
+	n, err := seg.file.WriteAt(b, at)
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, syscall.ENOSPC) {
+		_, wipe := seg.file.WriteAt(make([]byte, n), at)
+		if wipe == nil {
+			return fmt.Errorf("%w: %w", ErrFull, err)
+		}
+		err = errors.Join(err, wipe)
+	}
+	s.fail(err)
+	return s.Err()
+}

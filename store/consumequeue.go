@@ -1,0 +1,236 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"sort"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/ratchetmq/ratchet/internal/offset"
+	"github.com/ratchetmq/ratchet/internal/vfs"
+)
+
+// queue is one consume queue. There may be 20,000, so it is small; its files are opened through a cache.
+type queue struct {
+	topic string
+	name  []byte // the topic's bytes
+	id    int32
+
+	next offset.Queue // guarded by the put lock; what the next append gets
+
+	high atomic.Int64 // entries below are there to read; raised by dispatch
+	low  atomic.Int64 // the first entry whose message the log still has, as far as that was looked up
+	seen atomic.Int64 // the log's low that low was looked up for, -1 for none
+
+	files atomic.Pointer[[]int64] // the first entry of each file, in order
+
+	run int // of the dispatcher: 1 + place in its round, 0 for none
+}
+
+func newQueue(topic string, id int32) *queue {
+	q := &queue{topic: topic, name: []byte(topic), id: id}
+	q.seen.Store(-1)
+	q.files.Store(&[]int64{})
+	return q
+}
+
+// first is the number of the first entry that the files have room for.
+func (q *queue) first() int64 {
+	if files := *q.files.Load(); len(files) > 0 {
+		return files[0]
+	}
+	return 0
+}
+
+// queueFiles reads and writes the files of all queues.
+type queueFiles struct {
+	fs     vfs.FS
+	root   string // the consumequeue folder
+	units  int64  // entries of a file
+	cache  *fileCache
+	logger *slog.Logger
+
+	dirtyMu   sync.Mutex
+	dirty     map[fileKey]struct{} // guarded by dirtyMu; files written and not synced
+	dirtyDirs map[string]struct{}  // guarded by dirtyMu; folders with new names
+}
+
+func newQueueFiles(o *Options) *queueFiles {
+	return &queueFiles{
+		fs: o.FS, root: filepath.Join(o.Root, queueFolder), units: int64(o.ConsumeQueueUnits), logger: o.Logger,
+		cache: newFileCache(o.FS, o.MaxOpenQueueFiles), dirty: map[fileKey]struct{}{}, dirtyDirs: map[string]struct{}{},
+	}
+}
+
+func (f *queueFiles) dir(q *queue) string {
+	return filepath.Join(f.root, q.topic, strconv.Itoa(int(q.id)))
+}
+
+func (f *queueFiles) path(key fileKey) string {
+	return filepath.Join(f.dir(key.queue), fileName(key.first*entrySize))
+}
+
+// open opens the file that has entry index. fs.ErrNotExist when there is none.
+func (f *queueFiles) open(q *queue, index int64) (*openFile, error) {
+	key := fileKey{q, index - index%f.units}
+	files := *q.files.Load()
+	i := sort.Search(len(files), func(i int) bool { return files[i] >= key.first })
+	if i == len(files) || files[i] != key.first {
+		return nil, fs.ErrNotExist
+	}
+	return f.cache.acquire(key, func() string { return f.path(key) })
+}
+
+// read fills b with the entries from index on. Places in files that are missing read as blank.
+func (f *queueFiles) read(q *queue, index int64, b []byte) error {
+	for len(b) > 0 {
+		n := min(int64(len(b)), (f.units-index%f.units)*entrySize)
+		file, err := f.open(q, index)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			appendBlanks(b[:0], n/entrySize)
+		case err != nil:
+			return fmt.Errorf("queue %s/%d: %w", q.topic, q.id, err)
+		default:
+			err = readFull(file.file, b[:n], index%f.units*entrySize)
+			f.cache.release(file)
+			if err != nil {
+				return fmt.Errorf("queue %s/%d: %w", q.topic, q.id, err)
+			}
+		}
+		index, b = index+n/entrySize, b[n:]
+	}
+	return nil
+}
+
+// entry reads one entry.
+func (f *queueFiles) entry(q *queue, index int64) (entry, error) {
+	var b [entrySize]byte
+	if err := f.read(q, index, b[:]); err != nil {
+		return entry{}, err
+	}
+	return parseEntry(b[:]), nil
+}
+
+// write puts entries at index, in files made as needed. It is called by the dispatcher, recovery before it.
+func (f *queueFiles) write(q *queue, index int64, b []byte) error {
+	for len(b) > 0 {
+		n := min(int64(len(b)), (f.units-index%f.units)*entrySize)
+		file, err := f.open(q, index)
+		if errors.Is(err, fs.ErrNotExist) {
+			file, err = f.create(q, index-index%f.units)
+		}
+		if err == nil {
+			_, err = file.file.WriteAt(b[:n], index%f.units*entrySize)
+			f.markDirty(file.key)
+			f.cache.release(file)
+		}
+		if err != nil {
+			return fmt.Errorf("queue %s/%d: %w", q.topic, q.id, err)
+		}
+		index, b = index+n/entrySize, b[n:]
+	}
+	return nil
+}
+
+// create makes a file of full length, which takes no room on disk until it is written.
+func (f *queueFiles) create(q *queue, first int64) (*openFile, error) {
+	key := fileKey{q, first}
+	path := f.path(key)
+	if err := f.fs.MkdirAll(filepath.Dir(path)); err != nil {
+		return nil, err
+	}
+	file, err := f.fs.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := file.Truncate(f.units * entrySize); err != nil {
+		return nil, errors.Join(err, file.Close(), f.fs.Remove(path))
+	}
+	old := *q.files.Load()
+	i := sort.Search(len(old), func(i int) bool { return old[i] >= first })
+	files := make([]int64, 0, len(old)+1)
+	files = append(append(append(files, old[:i]...), first), old[i:]...)
+	q.files.Store(&files)
+
+	f.dirtyMu.Lock()
+	dir := filepath.Dir(path)
+	for range 3 { // the queue's folder, the topic's, and the one of all
+		f.dirtyDirs[dir] = struct{}{}
+		dir = filepath.Dir(dir)
+	}
+	f.dirtyDirs[dir] = struct{}{}
+	f.dirtyMu.Unlock()
+	return f.cache.add(key, file), nil
+}
+
+func (f *queueFiles) markDirty(key fileKey) {
+	f.dirtyMu.Lock()
+	f.dirty[key] = struct{}{}
+	f.dirtyMu.Unlock()
+}
+
+// sync makes durable all that was written before the call.
+func (f *queueFiles) sync() error {
+	f.dirtyMu.Lock()
+	files, dirs := f.dirty, f.dirtyDirs
+	f.dirty, f.dirtyDirs = map[fileKey]struct{}{}, map[string]struct{}{}
+	f.dirtyMu.Unlock()
+	for key := range files {
+		if err := f.syncFile(key); err != nil {
+			return fmt.Errorf("queue %s/%d: %w", key.queue.topic, key.queue.id, err)
+		}
+	}
+	for dir := range dirs {
+		if err := f.fs.SyncDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *queueFiles) syncFile(key fileKey) error {
+	file, err := f.open(key.queue, key.first)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // the topic was deleted
+	}
+	if err != nil {
+		return err
+	}
+	defer f.cache.release(file)
+	return file.file.Sync()
+}
+
+// cut makes zeros of all that stands from entry end on.
+func (f *queueFiles) cut(q *queue, end int64) error {
+	files := *q.files.Load()
+	keep := sort.Search(len(files), func(i int) bool { return files[i] >= end })
+	for _, first := range files[keep:] {
+		if err := f.cutFile(fileKey{q, first}, 0); err != nil {
+			return err
+		}
+	}
+	if keep > 0 && end < files[keep-1]+f.units {
+		return f.cutFile(fileKey{q, files[keep-1]}, end-files[keep-1])
+	}
+	return nil
+}
+
+// cutFile shortens a file to n entries and gives it back its length, so that all behind them is zero.
+func (f *queueFiles) cutFile(key fileKey, n int64) error {
+	file, err := f.cache.acquire(key, func() string { return f.path(key) })
+	if err != nil {
+		return err
+	}
+	defer f.cache.release(file)
+	f.markDirty(key)
+	if err := file.file.Truncate(n * entrySize); err != nil {
+		return err
+	}
+	return file.file.Truncate(f.units * entrySize)
+}

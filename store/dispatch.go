@@ -1,0 +1,232 @@
+package store
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/ratchetmq/ratchet/internal/offset"
+	"github.com/ratchetmq/ratchet/message"
+)
+
+// Arrival is a message that has come into a queue and can be read.
+type Arrival struct {
+	Topic          string
+	Queue          int32
+	Offset         offset.Queue // of the message; the queue's High is above it
+	Physical       offset.Physical
+	Size           int32
+	TagsCode       int64
+	StoreTimestamp int64  // ms
+	BornTimestamp  int64  // ms
+	Properties     []byte // borrowed until the hook returns
+}
+
+// OnArrival adds a hook that dispatch calls for every message in every queue, in order, from one goroutine. It must
+// not block. Call it before Run; what Open dispatches is not told.
+func (s *Store) OnArrival(fn func(Arrival)) { s.dispatcher.hooks = append(s.dispatcher.hooks, fn) }
+
+// dispatcher brings queues and index level with the log. Nobody else writes these after Open.
+type dispatcher struct {
+	store *Store
+	wake  signal
+	hooks []func(Arrival) // set before run
+	done  watermark       // all below is dispatched
+
+	mu       sync.Mutex // held for a step, which does I/O
+	cursor   cursor
+	round    round
+	records  []message.Record           // of the step; their bytes are in cursor
+	arrivals []Arrival                  // of the step; likewise
+	lastTime int64                      // store timestamp of the last record dispatched
+	deleted  map[string]offset.Physical // topics deleted: their messages below are not dispatched
+}
+
+func (d *dispatcher) init(s *Store) {
+	d.store, d.wake, d.deleted = s, newSignal(), map[string]offset.Physical{}
+}
+
+// dispatchPause is how long dispatch waits after an error before it tries again.
+const dispatchPause = 500 * time.Millisecond
+
+// run is the dispatcher's loop. Without appends it sleeps.
+func (d *dispatcher) run(ctx context.Context) error {
+	retry := time.NewTimer(0)
+	<-retry.C
+	defer retry.Stop()
+	failing := false
+	d.wake.ring()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-d.wake:
+			if failing {
+				continue // the timer will
+			}
+		case <-retry.C:
+		}
+		more, err := true, error(nil)
+		for more && err == nil && ctx.Err() == nil {
+			more, err = d.step()
+		}
+		switch {
+		case err != nil:
+			if !failing {
+				d.store.logger.Error("dispatch stuck, will try again", "phy", d.done.load(), "err", err)
+			}
+			retry.Reset(dispatchPause)
+		case failing:
+			d.store.logger.Info("dispatch goes on", "phy", d.done.load())
+		}
+		failing = err != nil
+	}
+}
+
+// drain dispatches all there is, for the stop.
+func (d *dispatcher) drain() error {
+	for {
+		if more, err := d.step(); err != nil || !more {
+			return err
+		}
+	}
+}
+
+// time is the store timestamp up to which all is dispatched.
+func (d *dispatcher) time() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.lastTime
+}
+
+// limit is how far dispatch may go: with SyncFlush nobody sees a message that a power cut could take away.
+func (d *dispatcher) limit() offset.Physical {
+	if d.store.opts.Flush == SyncFlush {
+		return d.store.log.flushed.load()
+	}
+	return d.store.log.written.load()
+}
+
+// step dispatches a chunk of the log, and says whether there may be more.
+func (d *dispatcher) step() (more bool, err error) {
+	d.mu.Lock()
+	more, err = d.stepLocked()
+	d.mu.Unlock()
+	if err != nil {
+		return false, err
+	}
+	for _, hook := range d.hooks {
+		for i := range d.arrivals {
+			hook(d.arrivals[i])
+		}
+	}
+	return more, nil
+}
+
+func (d *dispatcher) stepLocked() (more bool, err error) {
+	d.records, d.arrivals = d.records[:0], d.arrivals[:0]
+	pos, limit := d.done.load(), d.limit()
+	if pos >= limit {
+		return false, nil
+	}
+	defer d.round.reset()
+	pos, err = d.collect(pos, limit)
+	if err != nil {
+		return false, err
+	}
+	if err := d.round.write(d.store.files); err != nil {
+		return false, err
+	}
+	d.round.publish()
+	d.index()
+	if n := len(d.records); n > 0 {
+		d.lastTime = d.records[n-1].StoreTimestamp
+	}
+	d.done.raise(pos)
+	for topic, below := range d.deleted {
+		if pos >= below {
+			delete(d.deleted, topic)
+		}
+	}
+	return true, nil
+}
+
+// collect gathers the records from pos on that one reading of the log brings, and returns the position behind them.
+func (d *dispatcher) collect(pos, limit offset.Physical) (offset.Physical, error) {
+	f, err := d.cursor.look(pos, limit)
+	if err != nil {
+		return pos, err
+	}
+	for ; pos < limit; f = d.cursor.peek(pos) {
+		switch f.kind {
+		case isRecord:
+			d.add(&f.record)
+			pos += offset.Physical(f.size)
+		case isBlank:
+			return pos + offset.Physical(f.size), nil
+		case isCut:
+			return pos, nil
+		case isNoFile:
+			if next := d.store.log.from(pos); next != nil {
+				return min(next.start, limit), nil
+			}
+			return limit, nil
+		default:
+			if len(d.records) > 0 {
+				return pos, nil // first what comes before it
+			}
+			return d.skip(pos, limit, f.why)
+		}
+	}
+	return pos, nil
+}
+
+// skip passes over what is no record, up to the next one.
+func (d *dispatcher) skip(pos, limit offset.Physical, why error) (offset.Physical, error) {
+	next, found, err := d.store.log.search(pos+1, limit, func(*message.Record) bool { return true })
+	if err != nil {
+		return pos, err
+	}
+	if !found {
+		next = limit
+	}
+	d.store.logger.Error("unreadable part of the log skipped", "phy", pos, "end", next, "err", why)
+	return next, nil
+}
+
+// add gives a record to its queues, the index and the hooks.
+func (d *dispatcher) add(r *message.Record) {
+	d.records = append(d.records, *r)
+	e := d.store.entryOf(r)
+	eachTarget(r, func(t target) {
+		if below, ok := d.deleted[string(t.topic)]; ok && r.PhysicalOffset < below {
+			return
+		}
+		q := d.store.queues.find(t.topic, t.id)
+		if q == nil {
+			q = d.store.queues.ensure(string(t.topic), t.id)
+		}
+		d.round.add(q, t.index, e)
+		if len(d.hooks) > 0 {
+			d.arrivals = append(d.arrivals, Arrival{
+				Topic: q.topic, Queue: q.id, Offset: offset.Queue(t.index), Physical: r.PhysicalOffset, Size: r.Size,
+				TagsCode: e.tags, StoreTimestamp: r.StoreTimestamp, BornTimestamp: r.BornTimestamp,
+				Properties: r.Properties,
+			})
+		}
+	})
+}
+
+// index gives the step's records to the index. An index that fails holds up nobody.
+func (d *dispatcher) index() {
+	index := d.store.opts.Index
+	if index == nil {
+		return
+	}
+	for i := range d.records {
+		if err := index.Put(&d.records[i]); err != nil {
+			d.store.logger.Error("message not indexed", "phy", d.records[i].PhysicalOffset, "err", err)
+			return
+		}
+	}
+}

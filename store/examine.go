@@ -1,0 +1,114 @@
+package store
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/ratchetmq/ratchet/internal/offset"
+	"github.com/ratchetmq/ratchet/message"
+)
+
+// kind says what stands at a position of the log.
+type kind uint8
+
+const (
+	isRecord  kind = iota // a whole record, its lengths, body and position agree
+	isBlank               // the rest of the file is not used
+	isNothing             // never written
+	isDamaged             // neither of these
+	isCut                 // can't be said yet: more bytes are needed
+	isNoFile              // no segment holds that position
+)
+
+// finding is what stands at one position of the log.
+type finding struct {
+	kind   kind
+	size   int64          // of a record or blank; of isCut: how many bytes are needed
+	record message.Record // of a record; its slices are parts of the examined bytes
+	why    error          // of damage
+}
+
+const (
+	// headSize is where a record's own position ends: enough to know that it is no record of this place.
+	headSize = message.PosPhysicalOffset + 8
+	// sector is the smallest part of a file that a disk loses on its own.
+	sector = 512
+)
+
+// examine says what stands at position pos, of which b are the bytes from there on and room is the number of bytes up
+// to the end of the segment. It is pure: recovery, dispatch and reads by position all decide by it.
+func examine(b []byte, pos offset.Physical, room int64) finding {
+	if room < message.BlankSize {
+		return finding{kind: isBlank, size: room}
+	}
+	size32, magic, ok := message.Peek(b)
+	if !ok {
+		return finding{kind: isCut, size: message.BlankSize}
+	}
+	size := int64(size32)
+	switch {
+	case magic == message.MagicBlank && size == room:
+		return finding{kind: isBlank, size: room}
+	case magic == 0 && size == 0:
+		return finding{kind: isNothing}
+	case magic != message.MagicV1 && magic != message.MagicV2:
+		return damaged("%w: magic code %08x", message.ErrCorrupt, magic)
+	case size <= headSize || size > room:
+		return damaged("%w: size %d, room for %d", message.ErrCorrupt, size, room)
+	case len(b) < headSize:
+		return finding{kind: isCut, size: headSize}
+	}
+	if own := offset.Physical(binary.BigEndian.Uint64(b[message.PosPhysicalOffset:])); own != pos {
+		return damaged("%w: says that it stands at %d", message.ErrCorrupt, own)
+	}
+	if int64(len(b)) < size {
+		return finding{kind: isCut, size: size}
+	}
+	r, err := message.Parse(b[:size])
+	if err == nil {
+		err = r.CheckBody()
+	}
+	if err == nil {
+		props := int(size) - len(r.Properties)
+		topic := props - 2 - len(r.Topic)
+		if torn(b[topic:props-2], pos+offset.Physical(topic)) || torn(b[props:size], pos+offset.Physical(props)) {
+			err = fmt.Errorf("%w: zeros in topic or properties", message.ErrCorrupt)
+		}
+	}
+	if err != nil {
+		return finding{kind: isDamaged, why: err}
+	}
+	return finding{kind: isRecord, size: size, record: r}
+}
+
+func damaged(format string, args ...any) finding {
+	return finding{kind: isDamaged, why: fmt.Errorf(format, args...)}
+}
+
+// torn says whether a sector of a text, which no checksum covers, never came to the disk: its part of the text is
+// zero. Texts don't hold zero bytes, and not from one sector's border to the next or to the end.
+func torn(text []byte, pos offset.Physical) bool {
+	for len(text) > 0 {
+		n := min(len(text), sector-int(pos%sector))
+		if allZero(text[:n]) {
+			return true
+		}
+		text, pos = text[n:], pos+offset.Physical(n)
+	}
+	return false
+}
+
+func allZero(b []byte) bool {
+	for len(b) >= 8 {
+		if b[0]|b[1]|b[2]|b[3]|b[4]|b[5]|b[6]|b[7] != 0 {
+			return false
+		}
+		b = b[8:]
+	}
+	for _, c := range b {
+		if c != 0 {
+			return false
+		}
+	}
+	return true
+}

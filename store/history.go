@@ -1,0 +1,46 @@
+package store
+
+import (
+	"github.com/ratchetmq/ratchet/internal/offset"
+	"github.com/ratchetmq/ratchet/message"
+)
+
+// history is what recovery has seen of the log so far, as far as it takes to tell a record that belongs there from one
+// that an earlier life of the log has left behind its end.
+//
+// RocketMQ cuts a damaged end off in memory only. Later records go over the old ones, and where the last of them ends
+// on the border of an old one, that looks like the log's next record. It is older than what stands before it, though,
+// and its queue offset was given out anew.
+type history struct {
+	lastTime int64
+	next     map[queueKey]*offset.Queue // by queue, the number after the last one seen
+}
+
+func newHistory() *history { return &history{next: map[queueKey]*offset.Queue{}} }
+
+// continues says whether a record may stand where the last one ended. A clock that was set back, or a topic that was
+// deleted and made anew, is no reason against it; both at once are.
+func (h *history) continues(r *message.Record) bool {
+	if r.StoreTimestamp >= h.lastTime {
+		return true
+	}
+	next, known := h.next[queueKey{string(r.Topic), r.QueueID}]
+	return !known || r.QueueOffset >= *next || !inQueue(r.SysFlag)
+}
+
+// resumes says whether a record may be the first one behind damaged bytes, where more care is due.
+func (h *history) resumes(r *message.Record) bool { return r.StoreTimestamp >= h.lastTime }
+
+// add takes the next record of the log.
+func (h *history) add(r *message.Record) {
+	h.lastTime = max(h.lastTime, r.StoreTimestamp)
+	if !inQueue(r.SysFlag) || r.SysFlag&message.FlagInnerBatch != 0 {
+		return
+	}
+	next := h.next[queueKey{string(r.Topic), r.QueueID}]
+	if next == nil {
+		next = new(offset.Queue)
+		h.next[queueKey{string(r.Topic), r.QueueID}] = next
+	}
+	*next = r.QueueOffset + 1
+}

@@ -1,0 +1,86 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+
+	"github.com/ratchetmq/ratchet/internal/vfs"
+)
+
+// Names under the root folder; they are RocketMQ's.
+const (
+	queueFolder    = "consumequeue"
+	checkpointFile = "checkpoint"
+	abortFile      = "abort"
+	lockFile       = "lock"
+	// damagedFolder is ours: bytes that recovery cut off the log's end.
+	damagedFolder = "damaged"
+)
+
+// minSegment keeps room for a record of some size, so that arithmetic on segments can't go wrong.
+const minSegment = 256
+
+// nameDigits is the length of the name of a commit log or consume queue file: the position of its first byte.
+const nameDigits = 20
+
+func fileName(start int64) string { return fmt.Sprintf("%0*d", nameDigits, start) }
+
+func parseFileName(name string) (start int64, ok bool) {
+	if len(name) != nameDigits {
+		return 0, false
+	}
+	start, err := strconv.ParseInt(name, 10, 64)
+	return start, err == nil && start >= 0
+}
+
+// dataFile is a file whose name is a position.
+type dataFile struct {
+	start int64
+	path  string
+	size  int64
+}
+
+// listDataFiles lists such files of a folder in order of their position; other names are left alone. A missing folder
+// has none.
+func listDataFiles(fsys vfs.FS, dir string) ([]dataFile, error) {
+	entries, err := fsys.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var files []dataFile
+	for _, e := range entries {
+		start, ok := parseFileName(e.Name())
+		if !ok || e.IsDir() {
+			continue
+		}
+		info, err := e.Info()
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, dataFile{start: start, path: filepath.Join(dir, e.Name()), size: info.Size()})
+	}
+	return files, nil
+}
+
+// makeDirs makes a folder below root and makes durable that it is there.
+func makeDirs(fsys vfs.FS, root, dir string) error {
+	if _, err := fsys.Stat(dir); err == nil {
+		return nil
+	}
+	if err := fsys.MkdirAll(dir); err != nil {
+		return err
+	}
+	for dir != root && dir != filepath.Dir(dir) {
+		dir = filepath.Dir(dir)
+		if err := fsys.SyncDir(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}

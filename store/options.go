@@ -1,0 +1,109 @@
+package store
+
+import (
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"path/filepath"
+	"time"
+
+	"github.com/ratchetmq/ratchet/internal/offset"
+	"github.com/ratchetmq/ratchet/internal/vfs"
+	"github.com/ratchetmq/ratchet/message"
+)
+
+// FlushMode says when an append counts as safe.
+type FlushMode uint8
+
+const (
+	// AsyncFlush syncs the log from time to time; consumers see a message as soon as it is written.
+	AsyncFlush FlushMode = iota
+	// SyncFlush syncs the log for whoever waits, many appends at once; consumers see a message when it is synced.
+	SyncFlush
+)
+
+// Options are the settings of a store. The zero value of each field but Root means the default in brackets.
+type Options struct {
+	FS   vfs.FS // [vfs.OS]
+	Root string // folder of the store; made when missing
+
+	CommitLogDirs     []string // folders of the log's segments, used in turn [Root/commitlog]
+	SegmentSize       int64    // bytes of a commit log file; must be that of the files there are [1 GiB]
+	ConsumeQueueUnits int      // entries of a consume queue file, likewise [300,000]
+	MaxOpenQueueFiles int      // consume queue files kept open [512]
+
+	Flush              FlushMode     // [AsyncFlush]
+	FlushInterval      time.Duration // AsyncFlush: pause between syncs [500 ms]
+	FlushLeastBytes    int64         // AsyncFlush: with less than that the sync waits for another round [16 KiB]
+	FlushThorough      time.Duration // AsyncFlush: but no longer than that [10 s]
+	CheckpointInterval time.Duration // pause between checkpoints; longer when one takes long [10 s]
+	MaxUnflushedBytes  int64         // appends wait while more than that is written and not synced [no bound]
+
+	MaxMessageSize int            // bytes of a body [4 MiB]
+	StoreHost      netip.AddrPort // this broker's address, part of every record
+
+	Index Indexer // [none]
+	// TagsCode is what a message's consume queue entry carries for filters. It must depend on the record alone, for
+	// it is called again when queues are rebuilt. [message.TagsCode of the TAGS property]
+	TagsCode func(r *message.Record) int64
+
+	Logger *slog.Logger     // [discard]
+	Now    func() time.Time // [time.Now]
+}
+
+// Indexer is the key index as the store feeds it. It is called from one goroutine at a time.
+type Indexer interface {
+	// Put takes the next record in log order. Below End it does nothing. r and its bytes are borrowed.
+	Put(r *message.Record) error
+	// Flush makes durable what was put.
+	Flush() error
+	// End says that records below that position need not be put again.
+	End() offset.Physical
+	// Reset forgets everything at or behind a position: the log ends there.
+	Reset(end offset.Physical) error
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.Root == "" {
+		return o, fmt.Errorf("%w: no root folder", ErrLayout)
+	}
+	if o.FS == nil {
+		o.FS = vfs.OS{}
+	}
+	if len(o.CommitLogDirs) == 0 {
+		o.CommitLogDirs = []string{filepath.Join(o.Root, "commitlog")}
+	}
+	orDefault(&o.SegmentSize, 1<<30)
+	orDefault(&o.ConsumeQueueUnits, 300_000)
+	orDefault(&o.MaxOpenQueueFiles, 512)
+	orDefault(&o.FlushInterval, 500*time.Millisecond)
+	orDefault(&o.FlushLeastBytes, 16<<10)
+	orDefault(&o.FlushThorough, 10*time.Second)
+	orDefault(&o.CheckpointInterval, 10*time.Second)
+	orDefault(&o.MaxMessageSize, 4<<20)
+	if o.TagsCode == nil {
+		o.TagsCode = tagsCode
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.SegmentSize < minSegment || o.ConsumeQueueUnits < 0 {
+		return o, fmt.Errorf("%w: segment size %d, %d units a consume queue file", ErrLayout, o.SegmentSize,
+			o.ConsumeQueueUnits)
+	}
+	return o, nil
+}
+
+func orDefault[T int | int64 | time.Duration](v *T, def T) {
+	if *v == 0 {
+		*v = def
+	}
+}
+
+func tagsCode(r *message.Record) int64 {
+	tags, _ := message.Property(r.Properties, message.PropertyTags)
+	return message.TagsCode(tags)
+}

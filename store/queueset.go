@@ -1,0 +1,148 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+type queueKey struct {
+	topic string
+	id    int32
+}
+
+// queueSet is all consume queues by name.
+type queueSet struct {
+	mu sync.RWMutex
+	m  map[queueKey]*queue // guarded by mu
+}
+
+func (s *queueSet) get(topic string, id int32) *queue {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.m[queueKey{topic, id}]
+}
+
+// find is get for a name in bytes, which it does not copy.
+func (s *queueSet) find(topic []byte, id int32) *queue {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.m[queueKey{string(topic), id}]
+}
+
+// ensure is the queue of that name, a new one if there was none.
+func (s *queueSet) ensure(topic string, id int32) *queue {
+	if q := s.get(topic, id); q != nil {
+		return q
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := s.m[queueKey{topic, id}]
+	if q == nil {
+		q = newQueue(strings.Clone(topic), id)
+		s.m[queueKey{q.topic, id}] = q
+	}
+	return q
+}
+
+// take removes the queues of a topic and returns them.
+func (s *queueSet) take(topic string) []*queue {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []*queue
+	for key, q := range s.m {
+		if key.topic == topic {
+			list = append(list, q)
+			delete(s.m, key)
+		}
+	}
+	return list
+}
+
+func (s *queueSet) all() []*queue {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	list := make([]*queue, 0, len(s.m))
+	for _, q := range s.m {
+		list = append(list, q)
+	}
+	return list
+}
+
+// loadQueues finds the queues that have a folder. It opens no file.
+func loadQueues(f *queueFiles, clean bool) (*queueSet, error) {
+	set := &queueSet{m: map[queueKey]*queue{}}
+	topics, err := f.fs.ReadDir(f.root)
+	if errors.Is(err, fs.ErrNotExist) {
+		return set, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range topics {
+		if !t.IsDir() {
+			continue
+		}
+		ids, err := f.fs.ReadDir(filepath.Join(f.root, t.Name()))
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range ids {
+			n, err := strconv.ParseInt(id.Name(), 10, 32)
+			if err != nil || !id.IsDir() {
+				continue
+			}
+			q := newQueue(t.Name(), int32(n))
+			if err := f.load(q, clean); err != nil {
+				return nil, err
+			}
+			set.m[queueKey{q.topic, q.id}] = q
+		}
+	}
+	return set, nil
+}
+
+// load finds the files of a queue. After an unclean stop files may be short: not all of a file's making came to the
+// disk. What they lack is rebuilt from the log.
+func (f *queueFiles) load(q *queue, clean bool) error {
+	found, err := listDataFiles(f.fs, f.dir(q))
+	if err != nil {
+		return err
+	}
+	full := f.units * entrySize
+	var files []int64
+	for i, file := range found {
+		switch {
+		case file.size == 0 && i == len(found)-1:
+			f.logger.Info("empty consume queue file removed", "path", file.path)
+			if err := f.fs.Remove(file.path); err != nil {
+				return err
+			}
+			continue
+		case file.start%full != 0 || file.size > full || file.size < full && clean:
+			return fmt.Errorf("%w: %s has %d bytes, consume queue files are to have %d", ErrLayout, file.path, file.size,
+				full)
+		case file.size < full:
+			f.logger.Warn("short consume queue file filled up", "path", file.path, "size", file.size)
+			if err := f.lengthen(fileKey{q, file.start / entrySize}); err != nil {
+				return err
+			}
+		}
+		files = append(files, file.start/entrySize)
+	}
+	q.files.Store(&files)
+	return nil
+}
+
+func (f *queueFiles) lengthen(key fileKey) error {
+	file, err := f.fs.Open(f.path(key))
+	if err != nil {
+		return err
+	}
+	f.markDirty(key)
+	return errors.Join(file.Truncate(f.units*entrySize), file.Close())
+}

@@ -1,0 +1,382 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"sort"
+
+	"github.com/ratchetmq/ratchet/internal/offset"
+	"github.com/ratchetmq/ratchet/message"
+)
+
+// Recovery, in the order of this file:
+//
+//  1. Where to begin: a segment before which log, queues and index are known to be durable and complete.
+//  2. From there the log is read record by record, and all entries are written into the queues again, each at the
+//     place that the record names; what stands there already is left alone. Damage is skipped if the log goes on
+//     behind it. Where it does not is the log's end.
+//  3. Behind the ends of log and queues all is made zero, so that nothing there can be taken for data later.
+//
+// Doing it twice, or being killed in the midst of it, changes nothing: until the next checkpoint it begins at the same
+// place and decides the same.
+
+// Span is a part of the log.
+type Span struct{ From, To offset.Physical }
+
+type recovery struct {
+	s       *Store
+	clean   bool
+	start   offset.Physical
+	end     offset.Physical
+	history *history
+	damage  []Span          // skipped, in order
+	based   map[*queue]bool // the queues whose entries before start are counted
+	last    finding         // what stands at end
+}
+
+func (s *Store) recover(clean bool) error {
+	r := &recovery{s: s, clean: clean, history: newHistory(), based: map[*queue]bool{}}
+	began := s.opts.Now()
+	if err := r.findStart(); err != nil {
+		return fmt.Errorf("find where to begin: %w", err)
+	}
+	if err := r.scan(); err != nil {
+		return fmt.Errorf("scan from %d: %w", r.start, err)
+	}
+	if err := r.settleQueues(); err != nil {
+		return err
+	}
+	if err := r.settleLog(); err != nil {
+		return err
+	}
+	if index := s.opts.Index; index != nil && index.End() > r.end {
+		if err := index.Reset(r.end); err != nil {
+			return fmt.Errorf("cut index at %d: %w", r.end, err)
+		}
+	}
+	s.log.written.raise(r.end)
+	s.log.flushed.raise(r.end)
+	s.dispatcher.done.raise(r.end)
+	s.dispatcher.lastTime = r.history.lastTime
+	s.put.lastTime = r.history.lastTime
+	s.damage = r.damage
+	s.logger.Info("store recovered", "clean", clean, "start", r.start, "phy", r.end, "damaged", len(r.damage),
+		"queues", len(s.queues.all()), "dur", s.opts.Now().Sub(began))
+	return nil
+}
+
+// findStart sets start.
+func (r *recovery) findStart() error {
+	segments := *r.s.log.segments.Load()
+	if len(segments) == 0 {
+		return r.startWithoutLog()
+	}
+	heads, err := r.heads(segments)
+	if err != nil {
+		return err
+	}
+	var i int
+	if r.clean {
+		covered, err := r.covered()
+		if err != nil {
+			return err
+		}
+		i = cleanStart(heads, covered)
+	} else {
+		safe := r.s.checkpoint.safeTime(r.s.opts.Now().UnixMilli())
+		i, err = uncleanStart(heads, safe, r.known)
+		if err != nil {
+			return err
+		}
+	}
+	if index := r.s.opts.Index; index != nil && index.End() > 0 {
+		for i > 0 && heads[i].start > index.End() {
+			i--
+		}
+	}
+	r.start = heads[i].start
+	return nil
+}
+
+// head is the beginning of a segment.
+type head struct {
+	start   offset.Physical
+	present bool // it begins with a record
+	record  message.Record
+}
+
+func (r *recovery) heads(segments []*segment) ([]head, error) {
+	heads := make([]head, len(segments))
+	for i, seg := range segments {
+		heads[i].start = seg.start
+		c := cursor{log: r.s.log} // one each: the record's bytes live in it
+		f, err := c.lookSmall(seg.start, seg.end)
+		if err != nil {
+			return nil, err
+		}
+		heads[i].present, heads[i].record = f.kind == isRecord, f.record
+	}
+	return heads, nil
+}
+
+// cleanStart: after a clean stop queues and index are complete up to covered. The last file that has records is read
+// all the same, to find the log's end.
+func cleanStart(heads []head, covered offset.Physical) int {
+	i := len(heads) - 1
+	for i > 0 && (!heads[i].present || heads[i].start > covered) {
+		i--
+	}
+	return i
+}
+
+// uncleanStart: all that is older than the time safe was durable, in log and queues. A segment whose first record is
+// so old, and is known to its queue, will do; else the first.
+func uncleanStart(heads []head, safe int64, known func(*message.Record) (bool, error)) (int, error) {
+	for i := len(heads) - 1; i > 0; i-- {
+		if !heads[i].present || heads[i].record.StoreTimestamp > safe {
+			continue
+		}
+		if ok, err := known(&heads[i].record); ok || err != nil {
+			return i, err
+		}
+	}
+	return 0, nil
+}
+
+// known says whether the record's queues have their entries. So a consumequeue folder that was removed is rebuilt.
+func (r *recovery) known(rec *message.Record) (ok bool, err error) {
+	ok = true
+	eachTarget(rec, func(t target) {
+		q := r.s.queues.find(t.topic, t.id)
+		if q == nil {
+			ok = false
+			return
+		}
+		e, e2 := r.s.files.entry(q, t.index)
+		ok, err = ok && e.phy == rec.PhysicalOffset && e.size == rec.Size, errors.Join(err, e2)
+	})
+	return ok, err
+}
+
+// covered is the position up to which the queues of a clean stop go: the end of the last message that any has.
+func (r *recovery) covered() (offset.Physical, error) {
+	var end offset.Physical
+	for _, q := range r.s.queues.all() {
+		n, err := r.countEntries(q, entry.present)
+		if err != nil {
+			return 0, err
+		}
+		if n == q.first() {
+			continue
+		}
+		e, err := r.s.files.entry(q, n-1)
+		if err != nil {
+			return 0, err
+		}
+		if !e.blank() {
+			end = max(end, e.phy+offset.Physical(e.size))
+		}
+	}
+	return end, nil
+}
+
+// countEntries is the number of the first entry for which ok is false; it must be true for all before and false from
+// there on. It is the queue's first entry when there is none.
+func (r *recovery) countEntries(q *queue, ok func(entry) bool) (int64, error) {
+	files := *q.files.Load()
+	if len(files) == 0 {
+		return 0, nil
+	}
+	first, end := files[0], files[len(files)-1]+r.s.files.units
+	var err error
+	n := sort.Search(int(end-first), func(i int) bool {
+		e, e2 := r.s.files.entry(q, first+int64(i))
+		err = errors.Join(err, e2)
+		return e2 != nil || !ok(e)
+	})
+	return first + int64(n), err
+}
+
+// startWithoutLog: the log is gone but queues may be there. Their numbers stay used, and so do the positions that they
+// point to: the log begins anew at the first file behind these.
+func (r *recovery) startWithoutLog() error {
+	covered, err := r.covered()
+	if err != nil {
+		return err
+	}
+	size := offset.Physical(r.s.log.size)
+	r.start = (covered + size - 1) / size * size
+	if covered > 0 {
+		r.s.logger.Error("commit log is missing, but queues are there", "phy", r.start)
+	}
+	return nil
+}
+
+// scan reads the log from start on, feeds queues and index, and sets end.
+func (r *recovery) scan() error {
+	s, pos, c := r.s, r.start, cursor{log: r.s.log}
+	var round round
+	defer round.reset()
+	write := func() error {
+		defer round.reset()
+		return r.write(&round)
+	}
+	limit := r.start
+	if list := *s.log.segments.Load(); len(list) > 0 {
+		limit = list[len(list)-1].end
+	}
+	for gathered := 0; ; {
+		f, err := c.look(pos, limit)
+		if err != nil {
+			return err
+		}
+		switch {
+		case f.kind == isRecord && r.history.continues(&f.record):
+			if err := r.take(&f.record, &round); err != nil {
+				return err
+			}
+			pos += offset.Physical(f.size)
+			if gathered += int(f.size); gathered >= chunk {
+				gathered = 0
+				if err := write(); err != nil {
+					return err
+				}
+			}
+			continue
+		case f.kind == isBlank:
+			pos += offset.Physical(f.size)
+			continue
+		}
+		next, found, err := r.resume(f, pos, limit)
+		if err != nil {
+			return err
+		}
+		if !found {
+			r.end, r.last = pos, f
+			return write()
+		}
+		r.s.logger.Error("damaged part of the log skipped", "phy", pos, "end", next, "err", f.why)
+		r.damage = append(r.damage, Span{pos, next})
+		pos = next
+	}
+}
+
+// resume looks for the record with which the log goes on behind pos, where there is none. After a clean stop nothing
+// means nothing up to the end of the file.
+func (r *recovery) resume(f finding, pos, limit offset.Physical) (offset.Physical, bool, error) {
+	from := pos + 1
+	if seg := r.s.log.at(pos); r.clean && f.kind == isNothing && seg != nil {
+		from = seg.end
+	}
+	return r.s.log.search(from, limit, r.history.resumes)
+}
+
+// take adds a record to its queues and the index.
+func (r *recovery) take(rec *message.Record, round *round) (err error) {
+	r.history.add(rec)
+	e := r.s.entryOf(rec)
+	eachTarget(rec, func(t target) {
+		q := r.s.queues.find(t.topic, t.id)
+		if q == nil {
+			q = r.s.queues.ensure(string(t.topic), t.id)
+		}
+		err = errors.Join(err, r.base(q))
+		round.add(q, t.index, e)
+	})
+	if index := r.s.opts.Index; index != nil && err == nil {
+		if err := index.Put(rec); err != nil {
+			r.s.logger.Error("message not indexed", "phy", rec.PhysicalOffset, "err", err)
+		}
+	}
+	return err
+}
+
+// base counts the entries of a queue before start: those are durable and without holes, whatever is behind them.
+func (r *recovery) base(q *queue) error {
+	if r.based[q] {
+		return nil
+	}
+	r.based[q] = true
+	n, err := r.countEntries(q, func(e entry) bool { return e.present() && (e.blank() || e.phy < r.start) })
+	q.high.Store(n)
+	return err
+}
+
+// write puts the entries where the records say, and leaves alone what is there already. The last entry of a queue that
+// was written is its end, even if there were higher ones: its topic was deleted then and made anew.
+func (r *recovery) write(round *round) error {
+	for i := range round.runs[:round.used] {
+		run := &round.runs[i]
+		q := run.queue
+		if err := r.s.files.fillUp(q, q.high.Load(), run.from); err != nil {
+			return err
+		}
+		if err := r.s.files.update(q, run.from, run.units); err != nil {
+			return err
+		}
+		q.high.Store(run.end())
+	}
+	return nil
+}
+
+// settleQueues gives each queue its end, and makes zero what is behind.
+func (r *recovery) settleQueues() error {
+	for _, q := range r.s.queues.all() {
+		if err := r.settle(q); err != nil {
+			return fmt.Errorf("queue %s/%d: %w", q.topic, q.id, err)
+		}
+	}
+	return nil
+}
+
+func (r *recovery) settle(q *queue) error {
+	if err := r.base(q); err != nil {
+		return err
+	}
+	high := q.high.Load()
+	files := *q.files.Load()
+	if len(files) == 0 {
+		q.next = offset.Queue(high)
+		return nil
+	}
+	end := files[len(files)-1] + r.s.files.units
+	stale := false
+	for ; high < end; high++ {
+		e, err := r.s.files.entry(q, high)
+		if err != nil {
+			return err
+		}
+		if stale = e.present(); !stale || !r.damaged(e.phy) {
+			break // else a message that was there and can't be read: its number stays used
+		}
+	}
+	q.high.Store(high)
+	q.next = offset.Queue(high)
+	if stale || !r.clean {
+		return r.s.files.cut(q, high)
+	}
+	return nil
+}
+
+func (r *recovery) damaged(pos offset.Physical) bool {
+	for _, d := range r.damage {
+		if d.From <= pos && pos < d.To {
+			return true
+		}
+	}
+	return false
+}
+
+// settleLog makes durable what was found, and zero what is behind.
+func (r *recovery) settleLog() error {
+	if r.clean && (r.last.kind == isNothing || r.last.kind == isNoFile) {
+		return nil
+	}
+	if err := r.s.wipeTail(r.end); err != nil {
+		return fmt.Errorf("wipe behind the log's end %d: %w", r.end, err)
+	}
+	if r.clean {
+		return nil
+	}
+	return r.s.log.sync(r.start, r.end)
+}

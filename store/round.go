@@ -1,0 +1,125 @@
+package store
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+
+	"github.com/ratchetmq/ratchet/message"
+)
+
+// round is what one step of dispatch has to do: the entries of each queue are gathered, so that each queue's file is
+// written once.
+type round struct {
+	runs []run
+	used int // of runs; those behind keep their buffers for later
+}
+
+// run is consecutive entries of one queue.
+type run struct {
+	queue *queue
+	from  int64
+	units []byte
+}
+
+func (r *run) end() int64 { return r.from + int64(len(r.units)/entrySize) }
+
+// add puts an entry at its place in a queue.
+func (r *round) add(q *queue, index int64, e entry) {
+	if q.run == 0 || r.runs[q.run-1].end() != index {
+		if r.used == len(r.runs) {
+			r.runs = append(r.runs, run{})
+		}
+		next := &r.runs[r.used]
+		next.queue, next.from, next.units = q, index, next.units[:0]
+		r.used++
+		q.run = r.used
+	}
+	at := &r.runs[q.run-1]
+	at.units = appendEntry(at.units, e)
+}
+
+// reset empties the round.
+func (r *round) reset() {
+	for i := range r.runs[:r.used] {
+		r.runs[i].queue.run = 0
+		r.runs[i].queue = nil
+	}
+	r.used = 0
+}
+
+// write puts the entries into the files. Places of a queue that no message has, because it is lost or the queue does
+// not begin at 0, are filled with blank entries, within the file.
+func (r *round) write(f *queueFiles) error {
+	for i := range r.runs[:r.used] {
+		run := &r.runs[i]
+		at := run.queue.high.Load()
+		if i > 0 && r.runs[i-1].queue == run.queue {
+			at = r.runs[i-1].end()
+		}
+		if err := f.fillUp(run.queue, at, run.from); err != nil {
+			return err
+		}
+		if err := f.write(run.queue, run.from, run.units); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// publish lets readers see what was written.
+func (r *round) publish() {
+	for i := range r.runs[:r.used] {
+		q, from, end := r.runs[i].queue, r.runs[i].from, r.runs[i].end()
+		high := q.high.Load()
+		if from > high && q.low.Load() == high {
+			q.low.Store(from)
+		}
+		q.high.Store(max(high, end))
+	}
+}
+
+// fillUp writes blank entries in [from, to). Whole files between these two are not made: what is missing reads as blank.
+func (f *queueFiles) fillUp(q *queue, from, to int64) error {
+	if from >= to {
+		return nil
+	}
+	head := to - to%f.units // of the file of to
+	if from < head {
+		file, err := f.open(q, from)
+		if err == nil {
+			f.cache.release(file)
+			end := from - from%f.units + f.units
+			err = f.update(q, from, appendBlanks(nil, end-from))
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		from = head
+	}
+	return f.update(q, from, appendBlanks(nil, to-from))
+}
+
+// update is write, except that what stands there already is not written again.
+func (f *queueFiles) update(q *queue, index int64, b []byte) error {
+	if len(b) == 0 {
+		return nil
+	}
+	old := make([]byte, len(b))
+	last, err := f.open(q, index+int64(len(b)/entrySize)-1)
+	if err == nil {
+		f.cache.release(last)
+		if err = f.read(q, index, old); err == nil && bytes.Equal(old, b) {
+			return nil
+		}
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return f.write(q, index, b)
+}
+
+// entryOf is the entry of a record in any of its queues.
+func (s *Store) entryOf(r *message.Record) entry {
+	return entry{phy: r.PhysicalOffset, size: r.Size, tags: s.opts.TagsCode(r)}
+}
