@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,8 +24,8 @@ var (
 	run     = strconv.FormatInt(time.Now().Unix()%(36*36*36*36*36), 36)
 	clients = []*client{javaClient("java540", "5.4.0"), javaClient("java497", "4.9.7"), goClient()}
 
-	// One target serves all tests; the restarts come last.
-	target = sync.OnceValues(func() (Target, error) { return startTarget(workDir) })
+	// One target serves all tests but TestStrict; the restarts come last.
+	target = sync.OnceValues(func() (Target, error) { return startTarget(filepath.Join(workDir, "target"), false) })
 )
 
 func TestMain(m *testing.M) {
@@ -68,20 +69,40 @@ func TestScenarios(t *testing.T) {
 	for _, c := range clients {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			var wanted []string
-			var p *program
-			for _, scenario := range c.scenarios {
-				t.Run(scenario, func(t *testing.T) {
-					wanted = append(wanted, scenario)
-					t.Parallel() // Returns once the program below has been started.
-					judge(t, tg, c.name, scenario, p.result(scenario))
-				})
-			}
-			if len(wanted) > 0 {
-				args := append([]string{strconv.Itoa(c.parallel), scenarioLimit}, wanted...)
-				p = c.run(tg, 15*time.Minute, "run", args...)
-				t.Cleanup(p.stop)
-			}
+			runAll(t, tg, c, c.scenarios, "")
+		})
+	}
+}
+
+// runAll runs the scenarios, one subtest each, in one process; mark is added to their names in the summary.
+func runAll(t *testing.T, tg Target, c *client, scenarios []string, mark string) {
+	var wanted []string
+	var p *program
+	for _, scenario := range scenarios {
+		t.Run(scenario, func(t *testing.T) {
+			wanted = append(wanted, scenario)
+			t.Parallel() // Returns once the program below has been started.
+			judge(t, tg, c.name, scenario+mark, p.result(scenario))
+		})
+	}
+	if len(wanted) > 0 {
+		args := append([]string{strconv.Itoa(c.parallel), scenarioLimit}, wanted...)
+		p = c.run(tg, 15*time.Minute, "run", args...)
+		t.Cleanup(p.stop)
+	}
+}
+
+// TestStrict runs what depends on where a new group starts against a target that takes the group at its word.
+func TestStrict(t *testing.T) {
+	tg, err := startTarget(filepath.Join(workDir, "strict"), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(tg.Stop)
+	for _, c := range clients {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			runAll(t, tg, c, []string{"from.first", "from.last", "from.timestamp"}, " (strict)")
 		})
 	}
 }

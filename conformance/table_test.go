@@ -49,12 +49,16 @@ type expectation struct {
 
 const (
 	youngQueue     = "a group never seen is given offset 0 of a queue that still starts at 0, whatever it asked for"
+	noSwitch       = "5.4.0 asks the page cache whether a queue is young, and no setting turns that off"
 	earlierMessage = "4.9 answers a search by time with the last message before it, not the first after it"
 )
 
 var expectations = []expectation{
-	{"java-*", "*", "from.last", youngQueue},
-	{"java-*", "*", "from.timestamp", youngQueue},
+	// Ratchet keeps the rule, so that a move to it changes nothing; TestStrict is about the switch.
+	{"*", "*", "from.last", youngQueue},
+	{"*", "*", "from.timestamp", youngQueue},
+	{"java-5.4.0", "*", "from.last (strict)", noSwitch},
+	{"java-5.4.0", "*", "from.timestamp (strict)", noSwitch},
 	{"java-4.9.7", "java*", "offset.search", earlierMessage},
 	{"java-4.9.7", "go", "pull.assign-seek", earlierMessage},
 	{"java-4.9.7", "java540", "litepull.*", "4.9 does not know LITE_PULL_MESSAGE (361)"},

@@ -38,13 +38,17 @@ type Target interface {
 	Stop()
 }
 
-// startTarget starts what RATCHET_ORACLE asks for, with its data and logs in dir.
-func startTarget(dir string) (Target, error) {
+// startTarget starts what RATCHET_ORACLE asks for, with its data and logs in dir. A strict one lets a group that was
+// never seen start where it asks to, even at a queue that still starts at 0.
+func startTarget(dir string, strict bool) (Target, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
 	switch oracle := os.Getenv("RATCHET_ORACLE"); oracle {
 	case "":
-		return startRatchet(dir)
+		return startRatchet(dir, strict)
 	case "java-5.4.0", "java-4.9.7":
-		return startJava(dir, strings.TrimPrefix(oracle, "java-"))
+		return startJava(dir, strings.TrimPrefix(oracle, "java-"), strict)
 	default:
 		return nil, fmt.Errorf("RATCHET_ORACLE=%s: want java-5.4.0 or java-4.9.7", oracle)
 	}
@@ -200,7 +204,7 @@ type ratchetTarget struct {
 	server  *server
 }
 
-func startRatchet(dir string) (Target, error) {
+func startRatchet(dir string, strict bool) (Target, error) {
 	binary := filepath.Join(dir, "ratchet")
 	build := exec.Command("go", "build", "-o", binary, "./cmd/ratchet")
 	build.Dir = ".."
@@ -218,7 +222,8 @@ func startRatchet(dir string) (Target, error) {
 	r := &ratchetTarget{namesrv: fmt.Sprintf("127.0.0.1:%d", namesrv)}
 	r.server = &server{
 		command: []string{binary, "dev", "-data", filepath.Join(dir, "data"),
-			"-namesrv", r.namesrv, "-broker", fmt.Sprintf("127.0.0.1:%d", broker)},
+			"-namesrv", r.namesrv, "-broker", fmt.Sprintf("127.0.0.1:%d", broker),
+			"-set", fmt.Sprintf("strictFromLast=%v", strict)},
 		log:   filepath.Join(dir, "ratchet.log"),
 		ready: "ready",
 		ports: []int{namesrv, broker},
@@ -243,7 +248,7 @@ type javaTarget struct {
 	broker  *server
 }
 
-func startJava(dir, version string) (Target, error) {
+func startJava(dir, version string, strict bool) (Target, error) {
 	lib, err := maven("oracle", version, "dependency:copy-dependencies")
 	if err != nil {
 		return nil, err
@@ -257,6 +262,10 @@ func startJava(dir, version string) (Target, error) {
 		return nil, err
 	}
 	j := &javaTarget{version: version, address: fmt.Sprintf("127.0.0.1:%d", nport)}
+	inMemory := 40 // percent, the default: what may be in memory counts as young
+	if strict {
+		inMemory = 0
+	}
 	store := filepath.Join(dir, "store")
 	nconf := filepath.Join(dir, "namesrv.conf")
 	bconf := filepath.Join(dir, "broker.conf")
@@ -288,6 +297,7 @@ func startJava(dir, version string) (Target, error) {
 			"maxHashSlotNum", 10_000,
 			"maxIndexNum", 40_000,
 			"mappedFileSizeTimerLog", 4<<20,
+			"accessMessageInMemoryMaxRatio", inMemory,
 			// The disk of a build machine may be fuller than a broker likes.
 			"diskMaxUsedSpaceRatio", 95,
 		),
