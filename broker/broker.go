@@ -138,14 +138,6 @@ func (b *Broker) build(c Config) error {
 
 func (b *Broker) openStore(c Config, host netip.AddrPort, levels delay.Levels) (err error) {
 	s := c.Settings
-	if s.IndexEnable {
-		b.index, err = index.Open(c.FS, filepath.Join(s.StoreRoot, "index"), index.Options{
-			Slots: s.IndexSlots, Entries: s.IndexEntries, Logger: b.log,
-		})
-		if err != nil {
-			return err
-		}
-	}
 	options := store.Options{
 		FS: c.FS, Root: s.StoreRoot, CommitLogDirs: s.CommitLogDirs(),
 		SegmentSize: s.SegmentSize, ConsumeQueueUnits: s.QueueUnits(),
@@ -156,8 +148,14 @@ func (b *Broker) openStore(c Config, host netip.AddrPort, levels delay.Levels) (
 	if s.Flush == config.SyncFlush {
 		options.Flush = store.SyncFlush
 	}
-	if b.index != nil {
-		options.Index = b.index
+	if s.IndexEnable {
+		options.OpenIndex = func(clean bool) (store.Indexer, error) {
+			var err error
+			b.index, err = index.Open(c.FS, filepath.Join(s.StoreRoot, "index"), index.Options{
+				Slots: s.IndexSlots, Entries: s.IndexEntries, Unclean: !clean, Logger: b.log,
+			})
+			return b.index, err
+		}
 	}
 	b.store, err = store.Open(options)
 	return err

@@ -87,6 +87,11 @@ func open(o Options, lock io.Closer) (*Store, error) {
 	if s.checkpoint, err = loadCheckpoint(o.FS, filepath.Join(o.Root, checkpointFile)); err != nil {
 		return nil, err
 	}
+	if o.OpenIndex != nil {
+		if s.opts.Index, err = o.OpenIndex(clean); err != nil {
+			return nil, err
+		}
+	}
 	if s.log, err = loadLog(&o, o.Logger); err != nil {
 		return nil, err
 	}
