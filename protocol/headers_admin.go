@@ -36,13 +36,11 @@ type GetAllTopicConfigRequest struct {
 	MaxTopicNum int32      `rmq:"maxTopicNum"`
 }
 
-// GetAllTopicConfigResponse answers code 21.
+// GetAllTopicConfigResponse answers code 21. Before 5.0 it has no fields.
 //
 //rmq:header
 type GetAllTopicConfigResponse struct {
-	TotalTopicNum int32 `rmq:"totalTopicNum,required"`
-
-	seen fieldSet
+	TotalTopicNum Opt[int32] `rmq:"totalTopicNum"`
 }
 
 // GetTopicConfigRequest is the header of code 351.
@@ -64,13 +62,11 @@ type GetAllSubscriptionGroupConfigRequest struct {
 	MaxGroupNum int32      `rmq:"maxGroupNum"`
 }
 
-// GetAllSubscriptionGroupConfigResponse answers code 201.
+// GetAllSubscriptionGroupConfigResponse answers code 201. Before 5.0 it has no fields.
 //
 //rmq:header
 type GetAllSubscriptionGroupConfigResponse struct {
-	TotalGroupNum int32 `rmq:"totalGroupNum,required"`
-
-	seen fieldSet
+	TotalGroupNum Opt[int32] `rmq:"totalGroupNum"`
 }
 
 // GetSubscriptionGroupConfigRequest is the header of code 352.

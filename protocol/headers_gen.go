@@ -1269,29 +1269,24 @@ func (h *GetAllSubscriptionGroupConfigRequest) Missing() string {
 
 // WriteFields implements Header.
 func (h *GetAllSubscriptionGroupConfigResponse) WriteFields(w *FieldWriter) {
-	w.Int("totalGroupNum", int64(h.TotalGroupNum))
+	if h.TotalGroupNum.Set {
+		w.Int("totalGroupNum", int64(h.TotalGroupNum.Value))
+	}
 }
 
 // SetField implements Header.
 func (h *GetAllSubscriptionGroupConfigResponse) SetField(key string, value []byte) error {
 	switch key {
 	case "totalGroupNum":
-		h.seen |= 1 << 0
-		return setInt32(&h.TotalGroupNum, "totalGroupNum", value)
+		return setOptInt32(&h.TotalGroupNum, "totalGroupNum", value)
 	}
 	return nil
 }
 
 // Missing implements Header.
 func (h *GetAllSubscriptionGroupConfigResponse) Missing() string {
-	switch {
-	case h.seen&(1<<0) == 0 && !(h.TotalGroupNum != 0):
-		return "totalGroupNum"
-	}
 	return ""
 }
-
-func (h *GetAllSubscriptionGroupConfigResponse) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *GetAllTopicConfigRequest) WriteFields(w *FieldWriter) {
@@ -1326,29 +1321,24 @@ func (h *GetAllTopicConfigRequest) Missing() string {
 
 // WriteFields implements Header.
 func (h *GetAllTopicConfigResponse) WriteFields(w *FieldWriter) {
-	w.Int("totalTopicNum", int64(h.TotalTopicNum))
+	if h.TotalTopicNum.Set {
+		w.Int("totalTopicNum", int64(h.TotalTopicNum.Value))
+	}
 }
 
 // SetField implements Header.
 func (h *GetAllTopicConfigResponse) SetField(key string, value []byte) error {
 	switch key {
 	case "totalTopicNum":
-		h.seen |= 1 << 0
-		return setInt32(&h.TotalTopicNum, "totalTopicNum", value)
+		return setOptInt32(&h.TotalTopicNum, "totalTopicNum", value)
 	}
 	return nil
 }
 
 // Missing implements Header.
 func (h *GetAllTopicConfigResponse) Missing() string {
-	switch {
-	case h.seen&(1<<0) == 0 && !(h.TotalTopicNum != 0):
-		return "totalTopicNum"
-	}
 	return ""
 }
-
-func (h *GetAllTopicConfigResponse) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *GetBrokerClusterACLInfoResponse) WriteFields(w *FieldWriter) {
