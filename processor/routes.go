@@ -61,6 +61,7 @@ var routes = map[protocol.RequestCode]route{
 	protocol.GetSubscriptionGroupConfig:       {LaneAdmin, (*Processor).getGroup},
 	protocol.GetConsumerConnectionList:        {LaneAdmin, (*Processor).consumerConnections},
 	protocol.GetProducerConnectionList:        {LaneAdmin, (*Processor).producerConnections},
+	protocol.QueryTopicConsumeByWho:           {LaneAdmin, (*Processor).topicConsumers},
 	protocol.InvokeBrokerToResetOffset:        {LaneAdmin, (*Processor).resetOffset},
 	protocol.UpdateBrokerConfig:               {LaneAdmin, (*Processor).updateConfig},
 	protocol.GetBrokerConfig:                  {LaneAdmin, (*Processor).getConfig},
