@@ -4,7 +4,6 @@ package crash
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"net"
 	"os"
@@ -130,10 +129,4 @@ func (s *server) rss() int64 {
 	}
 	s.t.Fatal("no VmRSS")
 	return 0
-}
-
-func testContext(t *testing.T, limit time.Duration) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	t.Cleanup(cancel)
-	return ctx
 }
