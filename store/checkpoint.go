@@ -96,9 +96,10 @@ func (s *Store) saveCheckpoint() error {
 	c.phy, c.logic = t, t
 	if s.opts.Index != nil {
 		if err := s.opts.Index.Flush(); err != nil {
-			return fmt.Errorf("flush index: %w", err)
+			s.logger.Error("index not flushed", "err", err) // it says itself from where it is to be fed again
+		} else {
+			c.index = t
 		}
-		c.index = t
 	}
 	return c.save()
 }

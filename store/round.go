@@ -109,7 +109,7 @@ func (f *queueFiles) update(q *queue, index int64, b []byte) error {
 	last, err := f.open(q, index+int64(len(b)/entrySize)-1)
 	if err == nil {
 		f.cache.release(last)
-		if err = f.read(q, index, old); err == nil && bytes.Equal(old, b) {
+		if err = f.read(q, index, old); err == nil && sameEntries(old, b) {
 			return nil
 		}
 	}
@@ -117,6 +117,21 @@ func (f *queueFiles) update(q *queue, index int64, b []byte) error {
 		return err
 	}
 	return f.write(q, index, b)
+}
+
+// sameEntries says whether old entries need not be replaced by new ones: they are equal, or differ in that RocketMQ
+// has put the tags elsewhere.
+func sameEntries(old, new []byte) bool {
+	if bytes.Equal(old, new) {
+		return true
+	}
+	for ; len(old) > 0; old, new = old[entrySize:], new[entrySize:] {
+		a, b := parseEntry(old), parseEntry(new)
+		if a.phy != b.phy || a.size != b.size || a.tags != b.tags && !a.extTags() {
+			return false
+		}
+	}
+	return true
 }
 
 // entryOf is the entry of a record in any of its queues.

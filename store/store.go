@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -80,23 +81,22 @@ func open(o Options, lock io.Closer) (*Store, error) {
 	}
 	s.flusher.init(s)
 	s.dispatcher.init(s)
-	clean, err := s.markOpen()
-	if err != nil {
-		return nil, err
-	}
+	_, err := o.FS.Stat(filepath.Join(o.Root, abortFile))
+	clean := errors.Is(err, fs.ErrNotExist)
 	if s.checkpoint, err = loadCheckpoint(o.FS, filepath.Join(o.Root, checkpointFile)); err != nil {
 		return nil, err
-	}
-	if o.OpenIndex != nil {
-		if s.opts.Index, err = o.OpenIndex(clean); err != nil {
-			return nil, err
-		}
 	}
 	if s.log, err = loadLog(&o, o.Logger); err != nil {
 		return nil, err
 	}
 	s.dispatcher.cursor.log = s.log
 	if s.queues, err = loadQueues(s.files, clean); err == nil {
+		err = s.markOpen(clean) // from here on files are changed
+	}
+	if err == nil && o.OpenIndex != nil {
+		s.opts.Index, err = o.OpenIndex(clean)
+	}
+	if err == nil {
 		err = s.recover(clean)
 	}
 	if err != nil {
@@ -105,18 +105,17 @@ func open(o Options, lock io.Closer) (*Store, error) {
 	return s, nil
 }
 
-// markOpen leaves the abort file while the store is open, and says whether there was none: the last stop was clean.
-func (s *Store) markOpen() (clean bool, err error) {
-	path := filepath.Join(s.opts.Root, abortFile)
-	if _, err := s.opts.FS.Stat(path); err == nil {
-		return false, nil
+// markOpen leaves the abort file while the store is open: whoever finds it knows that the last stop was not clean.
+func (s *Store) markOpen(clean bool) error {
+	if !clean {
+		return nil
 	}
-	f, err := s.opts.FS.Create(path)
+	f, err := s.opts.FS.Create(filepath.Join(s.opts.Root, abortFile))
 	if err != nil {
-		return false, err
+		return err
 	}
 	_, err = f.WriteAt([]byte(strconv.Itoa(os.Getpid())), 0)
-	return true, errors.Join(err, f.Sync(), f.Close(), s.opts.FS.SyncDir(s.opts.Root))
+	return errors.Join(err, f.Sync(), f.Close(), s.opts.FS.SyncDir(s.opts.Root))
 }
 
 // Run does the work in the background until ctx is done or Close is called: it flushes, dispatches, prepares segments
