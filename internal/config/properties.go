@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"unicode/utf16"
@@ -103,6 +104,9 @@ func logicalLineAt(text []byte, pos int) logicalLine {
 				continue
 			}
 			i += 2
+		case c == '\\' && !l.comment: // the text's very last byte: it escapes nothing
+			l.end, l.next = i, len(text)
+			return l
 		default:
 			i++
 		}
@@ -316,9 +320,13 @@ func Edit(text []byte, key, value string) ([]byte, error) {
 		eol = "\r\n"
 	}
 	out := append([]byte(nil), text...)
-	if n := len(out); n > 0 && out[n-1] != '\n' && out[n-1] != '\r' {
-		if out[n-1] == '\\' {
-			out = append(out, eol...) // the last line waits for one that continues it: give it an empty one
+	line := bytes.TrimSuffix(bytes.TrimSuffix(out, []byte("\n")), []byte("\r"))
+	if len(line) == len(out) && len(out) > 0 {
+		out = append(out, eol...)
+	}
+	if bytes.HasSuffix(line, []byte(`\`)) { // the last line waits for one that continues it: give it an empty one
+		if out[len(out)-1] == '\r' {
+			out = append(out, '\n')
 		}
 		out = append(out, eol...)
 	}
