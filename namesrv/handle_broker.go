@@ -14,7 +14,7 @@ import (
 // Kept: all body forms (bare table, JSON, compressed); a CRC of 0 is not checked; a slave learns its master's address;
 // the answer's body lists the order topics, and there is none without such a namespace.
 //
-// Changed: see the package comment on full bodies. Names that lead out of a folder are refused (CVE-2019-17572): of
+// Changed: see the package comment on full bodies. A compressed body is known by itself (see zlibbed). Names that lead out of a folder are refused (CVE-2019-17572): of
 // brokers and clusters, the registration as a whole; of topics, these topics, while the rest is registered. The answer
 // is code 1 with the names then, so that it is seen in the broker's log.
 func (s *Server) registerBroker(r *remoting.Request) (protocol.Reply, error) {
@@ -25,7 +25,7 @@ func (s *Server) registerBroker(r *remoting.Request) (protocol.Reply, error) {
 	if crc := protocol.BodyCRC(r.Body); h.BodyCRC32 != 0 && h.BodyCRC32 != crc {
 		return protocol.Reply{}, fmt.Errorf("%w: the header says %d, the body has %d", errCRC, h.BodyCRC32, crc)
 	}
-	body, err := protocol.DecodeRegisterBody(r.Body, h.Compressed, r.Version)
+	body, err := protocol.DecodeRegisterBody(r.Body, h.Compressed || zlibbed(r.Body), r.Version)
 	if err != nil {
 		return protocol.Reply{}, fmt.Errorf("registration of broker %.255q: %w", h.BrokerName, err)
 	}
@@ -55,6 +55,12 @@ func (s *Server) registerBroker(r *remoting.Request) (protocol.Reply, error) {
 		}
 	}
 	return rep, err
+}
+
+// zlibbed says whether a body is compressed, whatever the header says: brokers from 5.0 on with compressedRegister send
+// compressed=false with a compressed body, and RocketMQ's own name server cannot read it. No JSON begins like this.
+func zlibbed(body []byte) bool {
+	return len(body) > 2 && body[0] == 0x78 && (uint(body[0])<<8|uint(body[1]))%31 == 0
 }
 
 func registration(h *protocol.RegisterBrokerRequest, body *protocol.RegisterBrokerBody) Registration {

@@ -125,37 +125,43 @@ func TestScenario4_07ManyTopics(t *testing.T) {
 	requireCode(t, protocol.Success, broker.register(full(1, names...)))
 
 	for attempt := 1; ; attempt++ {
-		slowest, reads := listWhileReading(t, s, broker, names, int64(100*attempt))
-		p99 := reads[len(reads)*99/100]
-		t.Logf("%d topics: slowest list %v; %d route reads, median %v, p99 %v, slowest %v",
-			n, slowest, len(reads), reads[len(reads)/2], p99, reads[len(reads)-1])
-		if slowest < time.Second && p99 < 20*time.Millisecond {
+		slowest, reads, others := listWhileReading(t, s, broker, names, int64(100*attempt))
+		p99, otherP99 := reads[len(reads)*99/100], others[len(others)*99/100]
+		t.Logf("%d topics: slowest list %v; %d route reads, median %v, p99 %v, slowest %v; p99 of requests without a table %v",
+			n, slowest, len(reads), reads[len(reads)/2], p99, reads[len(reads)-1], otherP99)
+		// Requests that do not look at the table wait for the processor as long as all others do.
+		if slowest < time.Second && p99 < max(20*time.Millisecond, 2*otherP99) {
 			return
 		}
-		// Another process may have had the processors. A table that is slow is slow each time.
 		require.Less(t, attempt, 5, "neither in any of %d rounds", attempt)
 	}
 }
 
-// listWhileReading lists all topics 15 times, with a new topic before each, while 50 clients read routes. It returns
-// the time of the slowest list and, sorted, of all reads.
-func listWhileReading(t *testing.T, s *Server, broker *peer, names []string, counter int64) (time.Duration, []time.Duration) {
+// listWhileReading lists all topics 15 times, with a new topic before each, while 50 clients read routes and 20 ask for
+// what does not exist. It returns the time of the slowest list and, sorted, of all the others.
+func listWhileReading(
+	t *testing.T, s *Server, broker *peer, names []string, counter int64,
+) (slowest time.Duration, reads, others []time.Duration) {
 	t.Helper()
 	stop := make(chan struct{})
-	var readers sync.WaitGroup
-	times := make([][]time.Duration, 50)
+	var clients sync.WaitGroup
+	times := make([][]time.Duration, 70)
 	for i := range times {
 		p := dial(t, s)
-		readers.Go(func() {
+		c, want := protocol.GetRouteInfoByTopic, protocol.Success
+		if i >= 50 {
+			c, want = 70000, protocol.RequestCodeNotSupported
+		}
+		clients.Go(func() {
 			for k := i; ; k += 977 {
 				select {
 				case <-stop:
 					return
-				case <-time.After(20 * time.Millisecond): // a pace: 2,500 reads a second
+				case <-time.After(20 * time.Millisecond): // a pace: 3,500 requests a second
 				}
 				began := time.Now()
-				rep := p.ask(protocol.GetRouteInfoByTopic, &protocol.GetRouteInfoRequest{Topic: names[k%len(names)]}, nil, nil)
-				if code(rep) != protocol.Success {
+				rep := p.ask(c, &protocol.GetRouteInfoRequest{Topic: names[k%len(names)]}, nil, nil)
+				if code(rep) != want {
 					t.Errorf("%s: %s", names[k%len(names)], rep.Remark)
 					return
 				}
@@ -164,7 +170,6 @@ func listWhileReading(t *testing.T, s *Server, broker *peer, names []string, cou
 		})
 	}
 	admin := dial(t, s)
-	var slowest time.Duration
 	var last protocol.TopicList
 	for i := range int64(15) {
 		name := fmt.Sprintf("another-%d", counter+i)
@@ -179,11 +184,12 @@ func listWhileReading(t *testing.T, s *Server, broker *peer, names []string, cou
 		<-time.After(100 * time.Millisecond)
 	}
 	close(stop)
-	readers.Wait()
+	clients.Wait()
 	require.Greater(t, len(last.TopicList), len(names)+15)
-	all := slices.Concat(times...)
-	slices.Sort(all)
-	return slowest, all
+	reads, others = slices.Concat(times[:50]...), slices.Concat(times[50:]...)
+	slices.Sort(reads)
+	slices.Sort(others)
+	return slowest, reads, others
 }
 
 // A topic deleted on one of two brokers leaves that broker's routes with its next full registration.

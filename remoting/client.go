@@ -186,6 +186,11 @@ func (c *Client) Stats() Stats {
 	st := c.snapshot()
 	c.mu.Lock()
 	st.Connections = len(c.links)
+	for _, k := range c.links {
+		if k.opened() {
+			st.InFlight += int(k.conn.inflight())
+		}
+	}
 	c.mu.Unlock()
 	st.Lanes = []LaneStats{c.lane.stats()}
 	return st

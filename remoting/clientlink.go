@@ -235,13 +235,19 @@ func (k *clientLink) close() {
 	_ = k.nc.SetWriteDeadline(time.Now().Add(closeTimeout))
 }
 
-// shut is close for a link that may still be dialling.
-func (k *clientLink) shut() {
+// opened says whether conn and nc are set.
+func (k *clientLink) opened() bool {
 	select {
 	case <-k.ready:
-		if k.err == nil {
-			k.conn.Close()
-		}
-	default: // run will see the end of the client's ctx
+		return k.err == nil
+	default:
+		return false
+	}
+}
+
+// shut is close for a link that may still be dialling.
+func (k *clientLink) shut() {
+	if k.opened() { // else run will see the end of the client's ctx
+		k.conn.Close()
 	}
 }

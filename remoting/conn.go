@@ -30,6 +30,8 @@ type Conn struct {
 	work  atomic.Int64
 	ended func(*Conn)
 
+	owed atomic.Int64 // requests taken and not answered; one-way ones: not handled
+
 	strands []*strand // by lane; nil until used. Made where frames are read, that is on one goroutine
 
 	callMu sync.Mutex
@@ -247,6 +249,15 @@ func (c *Conn) worked() {
 	if c.work.Add(-1) == 0 && c.ended != nil {
 		c.ended(c)
 	}
+}
+
+// inflight is how many of the connection's requests somebody still has to deal with. When it is closed these are only
+// those that will still reach a handler: nobody waits for an answer to the others.
+func (c *Conn) inflight() int64 {
+	if !c.Closed() {
+		return c.owed.Load()
+	}
+	return min(c.owed.Load(), c.work.Load())
 }
 
 func (c *Conn) touch(now time.Time) { c.active.Store(now.UnixNano()) }

@@ -192,6 +192,8 @@ func TestStopIsBoundedAndClosesAll(t *testing.T) {
 	idle, stuck, unread := dialRaw(t, ts.addr), dialRaw(t, ts.addr), dialRaw(t, ts.addr)
 	stopped := deaf(unread)
 	eventually(t, func() bool { return ts.Stats().Choked == 1 }, "a deaf client")
+	steady(t, func() int64 { return int64(ts.Stats().Requests + ts.Stats().Replies) })
+	require.Zero(t, ts.Stats().Lanes[0].Waiting, "it has given its room in the lane back")
 	stuck.write(frame(held, 1, false, ""))
 	stuck.write(frame(held, 2, false, "")) // never reaches the handler
 	eventually(t, func() bool { return ts.Stats().Lanes[0].Running == 1 }, "an endless request")

@@ -162,3 +162,15 @@ func ctxFor(t testing.TB, d time.Duration) context.Context {
 	t.Cleanup(cancel)
 	return ctx
 }
+
+// steady waits until a number has not changed for a while.
+func steady(t testing.TB, number func() int64) {
+	t.Helper()
+	last, since := number(), time.Now()
+	eventually(t, func() bool {
+		if n := number(); n != last {
+			last, since = n, time.Now()
+		}
+		return time.Since(since) > 150*time.Millisecond
+	}, "does not come to rest")
+}

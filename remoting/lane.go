@@ -273,7 +273,7 @@ func (l *lane) discard(s *strand) {
 	l.mu.Unlock()
 	for ; r != nil; r = r.next {
 		if !r.IsOneway() {
-			l.e.inflight.Add(-1)
+			r.Conn.owed.Add(-1)
 		}
 		l.e.finish(r)
 	}

@@ -53,7 +53,7 @@ func (r *Request) Reply(rep protocol.Reply) {
 		if !r.Conn.Closed() {
 			r.send(&rep)
 		}
-		r.e.inflight.Add(-1)
+		r.Conn.owed.Add(-1)
 	}
 	r.Detach()
 }
@@ -100,12 +100,13 @@ type endpoint struct {
 	loud    limiter // for panics
 }
 
-// request makes a Request of a decoded frame. It counts as in flight from here, until Reply if the peer waits for one.
+// request makes a Request of a decoded frame. Its connection owes an answer from here until Reply; of a one-way request,
+// until its handler returns.
 func (e *endpoint) request(c *Conn, l *lane, f *buffer, cmd protocol.Command) *Request {
 	r := &Request{Command: cmd, Conn: c, Received: time.Now(), e: e, lane: l}
 	r.frame.Store(f)
 	e.requests.Add(1)
-	e.inflight.Add(1)
+	c.owed.Add(1)
 	c.work.Add(1)
 	return r
 }
@@ -113,7 +114,7 @@ func (e *endpoint) request(c *Conn, l *lane, f *buffer, cmd protocol.Command) *R
 // finish is called when the handler has returned.
 func (e *endpoint) finish(r *Request) {
 	if r.IsOneway() {
-		e.inflight.Add(-1) // no reply will tell
+		r.Conn.owed.Add(-1) // no reply will tell
 	}
 	r.Conn.worked()
 }

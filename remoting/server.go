@@ -145,6 +145,7 @@ func (s *Server) Addrs() []netip.AddrPort {
 // Stats is a snapshot; it may be called at any time.
 func (s *Server) Stats() Stats {
 	st := s.snapshot()
+	st.InFlight = int(s.inflight())
 	st.Connections = int(s.open.Load())
 	st.Choked = int(s.sweeper.choked())
 	for _, l := range s.lanes {
@@ -170,6 +171,16 @@ func (s *Server) links() []*serverLink {
 		all = append(all, k)
 	}
 	return all
+}
+
+func (s *Server) inflight() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := int64(0)
+	for _, k := range s.conns {
+		n += k.conn.inflight()
+	}
+	return n
 }
 
 func (s *Server) laneOf(code int32) *lane {

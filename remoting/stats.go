@@ -13,14 +13,13 @@ type counters struct {
 	oversized  atomic.Uint64
 	idle       atomic.Uint64
 	overflowed atomic.Uint64
-	inflight   atomic.Int64
 }
 
 // Stats is a snapshot of a server's or client's counters. Those that end in a plain count of events only grow.
 type Stats struct {
 	Connections int // open now
 	Choked      int // open, and not read now, since their peer does not read or a lane is full of their one-way requests
-	InFlight    int // requests taken from a connection and not answered, held ones included
+	InFlight    int // requests taken and not answered, held ones included. Those of closed connections count until handled
 
 	Accepted         uint64 // connections ever opened
 	Requests         uint64 // requests taken
@@ -49,7 +48,6 @@ type LaneStats struct {
 
 func (c *counters) snapshot() Stats {
 	return Stats{
-		InFlight:         int(c.inflight.Load()),
 		Accepted:         c.accepted.Load(),
 		Requests:         c.requests.Load(),
 		Replies:          c.replies.Load(),

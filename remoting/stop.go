@@ -14,7 +14,7 @@ func (s *Server) drain() {
 	deadline := time.Now().Add(s.cfg.StopTimeout)
 	s.phase.Store(draining)
 	s.onLoops(deadline, func(k *serverLink, g gnet.Conn) { k.pause(g) }) // after it no loop takes a request
-	waitUntil(deadline, func() bool { return s.inflight.Load() == 0 })
+	waitUntil(deadline, func() bool { return s.inflight() == 0 })
 	waitUntil(deadline, func() bool {
 		for _, k := range s.links() {
 			if k.unsent() > 0 && !k.conn.Closed() {

@@ -205,14 +205,24 @@ func newConsumerGroup(name string, kind groupKind, members map[uint64]*Member) *
 		Name: name, ConsumeType: kind.consumeType, MessageModel: kind.messageModel, ConsumeFromWhere: kind.consumeFrom, UnitMode: kind.unit,
 		Subscriptions: map[string]*protocol.SubscriptionData{}, members: members,
 	}
-	sorted := sortedMembers(members)
-	for _, m := range sorted {
+	agree, first := true, (*Member)(nil)
+	owner := map[string]string{} // by topic: the client whose subscription stands for the group
+	for _, m := range members {
+		if first == nil {
+			first = m
+		}
+		agree = agree && m.signature == first.signature
 		for topic, sub := range m.Subscriptions {
-			if old, ok := g.Subscriptions[topic]; !ok || sub.SubVersion > old.SubVersion {
-				g.Subscriptions[topic] = sub
+			old, ok := g.Subscriptions[topic]
+			if !ok || sub.SubVersion > old.SubVersion || sub.SubVersion == old.SubVersion && m.ID < owner[topic] {
+				g.Subscriptions[topic], owner[topic] = sub, m.ID
 			}
 		}
 	}
+	if agree {
+		return g
+	}
+	sorted := sortedMembers(members)
 	for _, m := range sorted {
 		if m.signature != sorted[0].signature {
 			g.Conflict = conflictOf(name, sorted[0], m)
