@@ -70,7 +70,10 @@ func (s *Store) EarliestStoreTime(topic string, queue int32) (ms int64, ok bool)
 func (s *Store) storeTime(q *queue, e entry) (ms int64, ok bool) {
 	const needed = message.PosBornHost + 20 + 8 // with an IPv6 host
 	var b [needed]byte
-	if int64(e.size) < needed || s.log.readAt(b[:], e.phy) != nil {
+	if int64(e.size) < needed {
+		return 0, false
+	}
+	if _, err := s.log.read(b[:], e.phy); err != nil {
 		return 0, false
 	}
 	be := binary.BigEndian

@@ -26,6 +26,8 @@ type segment struct {
 	file  vfs.File
 }
 
+func (s *segment) span() Span { return Span{s.start, s.end} }
+
 // commitLog is the sequence of segments. Bytes below written are there to read, and never change; bytes below flushed
 // are on the disk.
 //
@@ -140,13 +142,13 @@ func (l *commitLog) at(pos offset.Physical) *segment {
 	return nil
 }
 
-// readAt fills b with the bytes from pos on, which are all in one segment.
-func (l *commitLog) readAt(b []byte, pos offset.Physical) error {
+// read fills b with the bytes from pos on, which are all in one segment, and says which one.
+func (l *commitLog) read(b []byte, pos offset.Physical) (*segment, error) {
 	seg := l.at(pos)
 	if seg == nil || int64(seg.end-pos) < int64(len(b)) {
-		return fmt.Errorf("%w: no segment has %d bytes at %d", ErrNotFound, len(b), pos)
+		return nil, fmt.Errorf("%w: no segment has %d bytes at %d", ErrNotFound, len(b), pos)
 	}
-	return readFull(seg.file, b, int64(pos-seg.start))
+	return seg, readFull(seg.file, b, int64(pos-seg.start))
 }
 
 // readFull is ReadAt for bytes that have to be there.

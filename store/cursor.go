@@ -30,8 +30,7 @@ func (c *cursor) look(pos, limit offset.Physical) (finding, error) {
 	if seg == nil || pos >= limit {
 		return finding{kind: isNoFile}, nil
 	}
-	room := int64(seg.end - pos)
-	f := examine(c.held(pos), pos, room)
+	f := examine(c.held(pos), pos, seg.span())
 	for f.kind == isCut {
 		need := f.size
 		if need > int64(min(seg.end, limit)-pos) {
@@ -40,7 +39,7 @@ func (c *cursor) look(pos, limit offset.Physical) (finding, error) {
 		if err := c.fill(seg, pos, limit, need); err != nil {
 			return finding{}, err
 		}
-		f = examine(c.held(pos), pos, room)
+		f = examine(c.held(pos), pos, seg.span())
 	}
 	return f, nil
 }
@@ -57,7 +56,7 @@ func (c *cursor) peek(pos offset.Physical) finding {
 	if seg == nil {
 		return finding{kind: isNoFile}
 	}
-	return examine(c.held(pos), pos, int64(seg.end-pos))
+	return examine(c.held(pos), pos, seg.span())
 }
 
 // fill reads a chunk from pos on, at least need bytes.

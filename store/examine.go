@@ -35,9 +35,10 @@ const (
 	sector = 512
 )
 
-// examine says what stands at position pos, of which b are the bytes from there on and room is the number of bytes up
-// to the end of the segment. It is pure: recovery, dispatch and reads by position all decide by it.
-func examine(b []byte, pos offset.Physical, room int64) finding {
+// examine says what stands at position pos; b are the bytes from there on, seg is the segment's place in the log. It is
+// pure: recovery, dispatch and reads by position all decide by it.
+func examine(b []byte, pos offset.Physical, seg Span) finding {
+	room := int64(seg.To - pos)
 	if room < message.BlankSize {
 		return finding{kind: isBlank, size: room}
 	}
@@ -71,7 +72,8 @@ func examine(b []byte, pos offset.Physical, room int64) finding {
 	if err == nil {
 		props := int(size) - len(r.Properties)
 		topic := props - 2 - len(r.Topic)
-		if torn(b[topic:props-2], pos+offset.Physical(topic)) || torn(b[props:size], pos+offset.Physical(props)) {
+		at := int(pos - seg.From) // in the file
+		if torn(b[topic:props-2], at+topic) || torn(b[props:size], at+props) {
 			err = fmt.Errorf("%w: zeros in topic or properties", message.ErrCorrupt)
 		}
 	}
@@ -85,15 +87,19 @@ func damaged(format string, args ...any) finding {
 	return finding{kind: isDamaged, why: fmt.Errorf(format, args...)}
 }
 
-// torn says whether a sector of a text, which no checksum covers, never came to the disk: its part of the text is
-// zero. Texts don't hold zero bytes, and not from one sector's border to the next or to the end.
-func torn(text []byte, pos offset.Physical) bool {
+// torn says whether a part of a text, which no checksum covers, never came to the disk: the end of it, when the process
+// was killed in the midst of writing, or what is in one sector, when the power was cut. Texts don't hold zero bytes;
+// one within a sector is let pass all the same. at is the text's place in the file.
+func torn(text []byte, at int) bool {
+	if n := len(text); n > 0 && text[n-1] == 0 {
+		return true
+	}
 	for len(text) > 0 {
-		n := min(len(text), sector-int(pos%sector))
+		n := min(len(text), sector-at%sector)
 		if allZero(text[:n]) {
 			return true
 		}
-		text, pos = text[n:], pos+offset.Physical(n)
+		text, at = text[n:], at+n
 	}
 	return false
 }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -189,7 +190,8 @@ func (r *reading) read(run []entry) {
 	from := len(r.dst)
 	r.dst = slices.Grow(r.dst, size)
 	bytes := r.dst[from : from+size]
-	if err := r.s.log.readAt(bytes, run[0].phy); err != nil {
+	seg, err := r.s.log.read(bytes, run[0].phy)
+	if err != nil {
 		if len(run) == 1 {
 			r.hole(run[0], err)
 			return
@@ -203,11 +205,12 @@ func (r *reading) read(run []entry) {
 	for _, e := range run {
 		at := int(e.phy - run[0].phy)
 		record := bytes[at : at+int(e.size)]
-		if err := r.check(record, e); err != nil {
+		f := examine(record, e.phy, seg.span())
+		if err := r.check(&f, e); err != nil {
 			r.hole(e, err)
 			continue
 		}
-		if e.extTags() && r.query.Match != nil && !r.matches(record) {
+		if e.extTags() && r.query.Match != nil && !r.query.Match(tagsCode(&f.record)) {
 			continue
 		}
 		to += copy(r.dst[to:from+size], record)
@@ -217,24 +220,17 @@ func (r *reading) read(run []entry) {
 	r.dst = r.dst[:to]
 }
 
-// check says whether the bytes are the record that the entry means, one of this queue.
-func (r *reading) check(b []byte, e entry) error {
-	rec, err := message.Parse(b)
+// check says whether what was found is the record that the entry means, one of this queue.
+func (r *reading) check(f *finding, e entry) error {
 	switch {
-	case err != nil:
-		return err
-	case rec.PhysicalOffset != e.phy || rec.Size != e.size:
-		return fmt.Errorf("%w: record of %d bytes at %d", message.ErrCorrupt, rec.Size, rec.PhysicalOffset)
-	case !belongs(&rec, r.queue):
-		return fmt.Errorf("%w: record of %s/%d", message.ErrCorrupt, rec.Topic, rec.QueueID)
+	case f.kind != isRecord:
+		return fmt.Errorf("no record: %w", cmp.Or(f.why, ErrNotFound))
+	case f.size != int64(e.size):
+		return fmt.Errorf("%w: record of %d bytes, entry says %d", message.ErrCorrupt, f.size, e.size)
+	case !belongs(&f.record, r.queue):
+		return fmt.Errorf("%w: record of %s/%d", message.ErrCorrupt, f.record.Topic, f.record.QueueID)
 	}
 	return nil
-}
-
-// matches applies the filter to a record whose entry has no tags code.
-func (r *reading) matches(b []byte) bool {
-	rec, err := message.Parse(b)
-	return err == nil && r.query.Match(tagsCode(&rec))
 }
 
 func (r *reading) hole(e entry, err error) {

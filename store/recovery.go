@@ -31,7 +31,6 @@ type recovery struct {
 	history *history
 	damage  []Span          // skipped, in order
 	based   map[*queue]bool // the queues whose entries before start are counted
-	last    finding         // what stands at end
 }
 
 func (s *Store) recover(clean bool) error {
@@ -247,28 +246,18 @@ func (r *recovery) scan() error {
 			pos += offset.Physical(f.size)
 			continue
 		}
-		next, found, err := r.resume(f, pos, limit)
+		next, found, err := s.log.search(pos+1, limit, r.history.resumes)
 		if err != nil {
 			return err
 		}
 		if !found {
-			r.end, r.last = pos, f
+			r.end = pos
 			return write()
 		}
 		r.s.logger.Error("damaged part of the log skipped", "phy", pos, "end", next, "err", f.why)
 		r.damage = append(r.damage, Span{pos, next})
 		pos = next
 	}
-}
-
-// resume looks for the record with which the log goes on behind pos, where there is none. After a clean stop nothing
-// means nothing up to the end of the file.
-func (r *recovery) resume(f finding, pos, limit offset.Physical) (offset.Physical, bool, error) {
-	from := pos + 1
-	if seg := r.s.log.at(pos); r.clean && f.kind == isNothing && seg != nil {
-		from = seg.end
-	}
-	return r.s.log.search(from, limit, r.history.resumes)
 }
 
 // take adds a record to its queues and the index.
@@ -369,9 +358,6 @@ func (r *recovery) damaged(pos offset.Physical) bool {
 
 // settleLog makes durable what was found, and zero what is behind.
 func (r *recovery) settleLog() error {
-	if r.clean && (r.last.kind == isNothing || r.last.kind == isNoFile) {
-		return nil
-	}
 	if err := r.s.wipeTail(r.end); err != nil {
 		return fmt.Errorf("wipe behind the log's end %d: %w", r.end, err)
 	}

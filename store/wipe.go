@@ -95,7 +95,7 @@ func (s *Store) putAside(base offset.Physical, spans []Span) (path string, err e
 func (s *Store) copyTo(f vfs.File, base offset.Physical, spans []Span) error {
 	for _, span := range spans {
 		b := make([]byte, span.To-span.From)
-		if err := s.log.readAt(b, span.From); err != nil {
+		if _, err := s.log.read(b, span.From); err != nil {
 			return err
 		}
 		if _, err := f.WriteAt(b, int64(span.From-base)); err != nil {

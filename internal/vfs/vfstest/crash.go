@@ -58,9 +58,15 @@ func (m *Mem) CrashClone(keep Keep, seed uint64) *Mem {
 }
 
 // adopt makes a node of the clone out of one of the crashed disk.
-func (m *Mem) adopt(node *inode, keep Keep, coin func() bool) *inode {
+func (clone *Mem) adopt(node *inode, keep Keep, coin func() bool) *inode {
 	fresh := &inode{dir: node.dir, dirty: map[int64]bool{}, held: map[int64]bool{}, modTime: node.modTime}
 	if node.dir {
+		return fresh
+	}
+	if keep == KeepAll { // also what a failed Sync has left unsynced and not dirty: the kernel still has it
+		fresh.data = slices.Clone(node.data)
+		fresh.synced = slices.Clone(node.data)
+		clone.holdAs(fresh, node)
 		return fresh
 	}
 	fresh.data = slices.Clone(node.synced)
@@ -84,8 +90,13 @@ func (m *Mem) adopt(node *inode, keep Keep, coin func() bool) *inode {
 		}
 	}
 	fresh.synced = slices.Clone(fresh.data)
-	for p := range node.held {
-		m.take(fresh, p)
-	}
+	clone.holdAs(fresh, node)
 	return fresh
+}
+
+// holdAs gives a node the same room as another.
+func (m *Mem) holdAs(node, like *inode) {
+	for p := range like.held {
+		m.take(node, p)
+	}
 }
