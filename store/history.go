@@ -10,7 +10,7 @@ import (
 //
 // RocketMQ cuts a damaged end off in memory only. Later records go over the old ones, and where the last of them ends
 // on the border of an old one, that looks like the log's next record. It is older than what stands before it, though,
-// and its queue offset was given out anew.
+// and its queue offset is not the one that is due.
 type history struct {
 	lastTime int64
 	next     map[queueKey]*offset.Queue // by queue, the number after the last one seen
@@ -19,13 +19,14 @@ type history struct {
 func newHistory() *history { return &history{next: map[queueKey]*offset.Queue{}} }
 
 // continues says whether a record may stand where the last one ended. A clock that was set back, or a topic that was
-// deleted and made anew, is no reason against it; both at once are.
+// deleted and made anew, is no reason against it; both at once are. A left-over record that passes was sent by
+// somebody and lost once, and nobody else got its number.
 func (h *history) continues(r *message.Record) bool {
 	if r.StoreTimestamp >= h.lastTime {
 		return true
 	}
 	next, known := h.next[queueKey{string(r.Topic), r.QueueID}]
-	return !known || r.QueueOffset >= *next || !inQueue(r.SysFlag)
+	return !known || r.QueueOffset == *next || !inQueue(r.SysFlag)
 }
 
 // resumes says whether a record may be the first one behind damaged bytes, where more care is due.
