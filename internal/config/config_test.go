@@ -3,6 +3,9 @@ package config
 import (
 	"os"
 	"path/filepath"
+	"reflect"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -74,10 +77,45 @@ aclEnable=false
 	require.Equal(t, 48*time.Hour, b.ReservedTime)
 	require.Equal(t, List{"10.0.0.1:9876", "10.0.0.2:9876"}, b.Namesrv)
 	require.Equal(t, 128, b.SendWorkers)
-	require.Equal(t, []string{"useReentrantLockWhenPutMessage", "aclEnable"}, []string{unknown[0].Key, unknown[1].Key})
-	require.Len(t, unknown, 2)
-	require.Equal(t, 11, unknown[0].Line)
+	require.Equal(t, []string{"fileReservedTime", "useReentrantLockWhenPutMessage", "aclEnable"}, keys(unknown))
+	require.Equal(t, 11, unknown[1].Line)
 	require.Contains(t, Text(b, unknown), "\naclEnable=false\n")
+	require.Equal(t, 1, strings.Count(Text(b, unknown), "fileReservedTime"))
+}
+
+func keys(pairs []Pair) (out []string) {
+	for _, p := range pairs {
+		out = append(out, p.Key)
+	}
+	return out
+}
+
+// Scenario 7-13: no setting is accepted without a word and then not used. What no code reads says so in its tag, and
+// whoever begins to read it takes that away.
+func TestEverySettingIsReadOrSaysThatItIsNot(t *testing.T) {
+	var code strings.Builder
+	require.NoError(t, filepath.WalkDir("../..", func(path string, d os.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == "config" || d.Name() == ".git" || d.Name() == "testdata"):
+			return filepath.SkipDir
+		case filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		code.Write(text)
+		return err
+	}))
+	for _, of := range []reflect.Type{reflect.TypeFor[Broker](), reflect.TypeFor[Namesrv]()} {
+		for _, f := range tableOf(of).fields {
+			name := of.Field(f.index).Name
+			byMethod := name == "QueueFileSize" || name == "StoreRoot" || name == "CommitLogPath" // read through methods of Broker
+			read := byMethod || regexp.MustCompile(`\.`+name+`\b`).MatchString(code.String())
+			require.False(t, !read && !f.unused && !f.protected, "nothing reads %s.%s: tag %s as unused", of.Name(), name, f.key)
+			require.False(t, f.unused && f.live, f.key)
+		}
+	}
 }
 
 func TestEveryBadValueIsNamedWithFileAndLine(t *testing.T) {
@@ -136,16 +174,16 @@ func TestPathsAreExpanded(t *testing.T) {
 // Each tag is well formed, each default is legal, and the text of each setting reads back as the same value.
 func TestWhatIsPrintedReadsBack(t *testing.T) {
 	b, _ := load(t, "brokerRole=SYNC_MASTER\nnamesrvAddr=a:1;b:2\nfileReservedTime=7\ntimerMaxDelaySec=100")
-	again, unknown := load(t, Text(b, nil))
-	require.Empty(t, unknown)
+	again, idle := load(t, Text(b, nil))
+	require.Equal(t, []string{"brokerRole", "fileReservedTime", "timerMaxDelaySec"}, keys(idle))
 	require.Equal(t, b, again)
 
 	var n, m Namesrv
 	Defaults(&n)
 	Defaults(&m)
-	unknown, err := Load(&m, "n", []byte(Text(&n, nil)), testEnv)
+	idle, err := Load(&m, "n", []byte(Text(&n, nil)), testEnv)
 	require.NoError(t, err)
-	require.Empty(t, unknown)
+	require.Empty(t, idle)
 	require.Equal(t, n, m)
 
 	v, ok := Get(b, "fileReservedTime")
@@ -186,7 +224,8 @@ func TestAChangeIsInForceOrNeedsARestart(t *testing.T) {
 		{"brokerPermission", "4", AtOnce, "4"},
 		{"brokerPermission", "4", Unchanged, "4"},
 		{"listenPort", "10999", NeedsRestart, "10911"},
-		{"maxTransferBytesOnMessageInMemory", "1024", AtOnce, "1024"},
+		{"shortPollingTimeMills", "1024", AtOnce, "1024"},
+		{"rejectTransactionMessage", "true", Kept, "true"},
 	} {
 		effect, err := l.Set(c.key, c.value)
 		require.NoError(t, err)
@@ -198,7 +237,7 @@ func TestAChangeIsInForceOrNeedsARestart(t *testing.T) {
 	require.Equal(t, 6, held.Permission, "a snapshot that somebody holds does not change")
 	require.Equal(t, [][2]int{{6, 4}, {4, 4}}, seen)
 	_, counter := l.Version()
-	require.Equal(t, int64(2), counter)
+	require.Equal(t, int64(3), counter)
 
 	effect, err := l.Set("oldKey", "2")
 	require.NoError(t, err)
@@ -220,7 +259,7 @@ func TestABadPairRefusesTheWholeUpdate(t *testing.T) {
 	require.Error(t, err, "a value that waits for a restart is checked as well")
 	effects, err := l.Update([]Pair{{Key: "diskSpaceCleanForciblyRatio", Value: "95"}, {Key: "diskSpaceWarningLevelRatio", Value: "96"}})
 	require.NoError(t, err, "pairs are checked together")
-	require.Equal(t, []Effect{AtOnce, AtOnce}, effects)
+	require.Equal(t, []Effect{Kept, Kept}, effects)
 }
 
 // CVE-2023-33246: these move files about, or open the list that protects them.
@@ -240,13 +279,13 @@ func TestProtectedKeysAreRefused(t *testing.T) {
 }
 
 func TestReadersNeverSeeHalfOfAChange(t *testing.T) {
-	l := live(t, "maxTransferBytesOnMessageInMemory=1\nmaxTransferBytesOnMessageInDisk=1")
+	l := live(t, "accessMessageInMemoryMaxRatio=1\nbrokerPermission=1")
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for i := 1; i < 500; i++ {
-			v := strings.Repeat("1", 1+i%8)
-			_, err := l.Update([]Pair{{Key: "maxTransferBytesOnMessageInMemory", Value: v}, {Key: "maxTransferBytesOnMessageInDisk", Value: v}})
+			v := strconv.Itoa(1 + i%8)
+			_, err := l.Update([]Pair{{Key: "accessMessageInMemoryMaxRatio", Value: v}, {Key: "brokerPermission", Value: v}})
 			if err != nil {
 				panic(err)
 			}
@@ -258,7 +297,7 @@ func TestReadersNeverSeeHalfOfAChange(t *testing.T) {
 			return
 		default:
 			b := l.Get()
-			require.Equal(t, b.MaxBytesInMemory, b.MaxBytesOnDisk)
+			require.Equal(t, b.MemoryRatio, b.Permission)
 		}
 	}
 }

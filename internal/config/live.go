@@ -20,7 +20,7 @@ type Effect uint8
 const (
 	AtOnce       Effect = iota // the new value is in force
 	NeedsRestart               // the running daemon keeps the old value; a restart with the new one in the file takes it
-	Kept                       // the key is unknown here: shown again, without effect
+	Kept                       // nothing acts on the key: it is unknown, or of a feature that is not there; shown again
 	Unchanged                  // the value was there already
 )
 
@@ -41,7 +41,7 @@ type Live[T any] struct {
 	changed time.Time                // guarded by mu
 }
 
-// NewLive starts with cfg, which then belongs to it, and the pairs that Load did not know.
+// NewLive starts with cfg, which then belongs to it, and the pairs that Load returned.
 func NewLive[T any](cfg *T, unknown []Pair, env Env) *Live[T] {
 	l := &Live[T]{env: env, unknown: slices.Clone(unknown), changed: time.Now()}
 	l.now.Store(cfg)
@@ -84,7 +84,7 @@ func (l *Live[T]) Update(pairs []Pair) ([]Effect, error) {
 			l.mu.Unlock()
 			return nil, fmt.Errorf("key %q: %w", p.Key, err)
 		}
-		if effects[i] == Kept {
+		if _, known := Get(&after, p.Key); effects[i] == Kept && !known {
 			kept = append(kept, p)
 		}
 	}
@@ -96,11 +96,9 @@ func (l *Live[T]) Update(pairs []Pair) ([]Effect, error) {
 		l.keep(p)
 	}
 	inForce := slices.Contains(effects, AtOnce)
-	if inForce || len(kept) > 0 {
+	if inForce || slices.Contains(effects, Kept) {
 		l.counter++
 		l.changed = time.Now()
-	}
-	if inForce {
 		l.now.Store(&after)
 	}
 	hooks := slices.Clone(l.hooks)
@@ -142,10 +140,13 @@ func (l *Live[T]) apply(after, trial *T, p Pair) (Effect, error) {
 	switch {
 	case f.text(tv) == old:
 		return Unchanged, nil
-	case !f.live:
+	case !f.live && !f.unused:
 		return NeedsRestart, nil
 	}
 	av.Field(f.index).Set(tv.Field(f.index))
+	if f.unused {
+		return Kept, nil
+	}
 	return AtOnce, nil
 }
 

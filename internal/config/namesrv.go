@@ -22,23 +22,23 @@ type Namesrv struct {
 	TopicList       bool          `prop:"enableAllTopicList,live" default:"true"`
 	TopicListJava   bool          `prop:"enableTopicList,live" default:"true"`
 	ActingMaster    bool          `prop:"supportActingMaster,live" default:"false"`
-	NotifyMinID     bool          `prop:"notifyMinBrokerIdChanged,live" default:"false"`
-	DeleteTopics    bool          `prop:"deleteTopicWithBrokerRegistration,live" default:"false"`
+	NotifyMinID     bool          `prop:"notifyMinBrokerIdChanged,unused" default:"false"`
+	DeleteTopics    bool          `prop:"deleteTopicWithBrokerRegistration,unused" default:"false"`
 	NeedWait        bool          `prop:"needWaitForService,live" default:"false"`
 	WaitFor         time.Duration `prop:"waitSecondsForService,s,live" default:"45" range:"0.."`
-	ClusterTest     bool          `prop:"clusterTest" default:"false"`
-	ProductEnv      string        `prop:"productEnvName" default:"center"`
+	ClusterTest     bool          `prop:"clusterTest,unused" default:"false"`
+	ProductEnv      string        `prop:"productEnvName,unused" default:"center"`
 	RouteWorkers    int           `prop:"clientRequestThreadPoolNums" default:"0" range:"0..1024"` // 0: by the number of CPUs
 	RouteQueue      int           `prop:"clientRequestThreadPoolQueueCapacity" default:"50000" range:"1.."`
 	DefaultQueue    int           `prop:"defaultThreadPoolQueueCapacity" default:"10000" range:"1.."`
-	UnregisterQueue int           `prop:"unRegisterBrokerQueueCapacity" default:"3000" range:"1.."`
+	UnregisterQueue int           `prop:"unRegisterBrokerQueueCapacity,unused" default:"3000" range:"1.."`
 
 	// MetricsAddr is Ratchet's own: where GET /metrics listens, host:port; empty: nowhere.
-	MetricsAddr string `prop:"metricsAddr"`
+	MetricsAddr string `prop:"metricsAddr,unused"`
 }
 
 // LoadNamesrv reads a name server's file; empty text: the defaults alone. dir is the data folder, for files that the
-// text does not place. The pairs returned are those with unknown keys.
+// text does not place. The pairs returned have no effect, see Load.
 func LoadNamesrv(file string, text []byte, dir string, env Env) (*Namesrv, []Pair, error) {
 	n := new(Namesrv)
 	Defaults(n)

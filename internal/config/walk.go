@@ -17,7 +17,9 @@ import (
 // Tags of a settings struct:
 //
 //	prop:"javaName,option…"  the key; options: ms, s, min, h (unit of a time.Duration), path (~ and ${…} are expanded),
-//	                         live (takes effect at once when changed), protected (never changed from outside)
+//	                         live (takes effect at once when changed: every reader asks Live each time),
+//	                         unused (read, checked and shown, but nothing acts on it; a test compares with the code),
+//	                         protected (never changed from outside)
 //	default:"text"           the value without a file
 //	range:"low..high"        legal numbers, in the key's unit; either end may be missing
 type field struct {
@@ -27,6 +29,7 @@ type field struct {
 	unit      time.Duration
 	path      bool
 	live      bool
+	unused    bool
 	protected bool
 	low, high float64
 }
@@ -72,6 +75,8 @@ func readTag(sf reflect.StructField, tag string, index int) field {
 			f.path = true
 		case "live":
 			f.live = true
+		case "unused":
+			f.unused = true
 		case "protected":
 			f.protected = true
 		case "":
@@ -156,10 +161,10 @@ func Defaults[T any](cfg *T) {
 	}
 }
 
-// Load reads a .properties text into *cfg, over what is there: call Defaults first. It returns the pairs whose keys
-// the struct does not have. All values that can't be read are reported, joined, each as
-// `file:line: key "x": "abc" is not a number`; *cfg is then half filled and not to be used.
-func Load[T any](cfg *T, file string, text []byte, env Env) (unknown []Pair, err error) {
+// Load reads a .properties text into *cfg, over what is there: call Defaults first. It returns the pairs that have no
+// effect: their keys are unknown, or nothing acts on them and they change a default. All values that can't be read are
+// reported, joined, each as `file:line: key "x": "abc" is not a number`; *cfg is then half filled and not to be used.
+func Load[T any](cfg *T, file string, text []byte, env Env) (idle []Pair, err error) {
 	pairs, err := ParseProperties(file, text)
 	if err != nil {
 		return nil, err
@@ -170,14 +175,17 @@ func Load[T any](cfg *T, file string, text []byte, env Env) (unknown []Pair, err
 	for _, p := range pairs.Effective() {
 		f, ok := tab.byKey[p.Key]
 		if !ok {
-			unknown = append(unknown, p)
+			idle = append(idle, p)
 			continue
 		}
+		before := f.text(v)
 		if err := f.set(v, p.Value, env); err != nil {
 			errs = append(errs, fmt.Errorf("%s:%d: key %q: %w", file, p.Line, p.Key, err))
+		} else if f.unused && f.text(v) != before {
+			idle = append(idle, p)
 		}
 	}
-	return unknown, errors.Join(errs...)
+	return idle, errors.Join(errs...)
 }
 
 // Get returns the present value of a key as text, as it would stand in a file.
@@ -190,16 +198,19 @@ func Get[T any](cfg *T, key string) (string, bool) {
 	return f.text(v), true
 }
 
-// Text lists all settings as `key=value` lines in the struct's order, then the unknown pairs. It is what -p prints
+// Text lists all settings as `key=value` lines in the struct's order, then those of the pairs whose keys are unknown. It is what -p prints
 // and what GET_BROKER_CONFIG answers; as in Java nothing is escaped but line ends, which would forge further lines.
-func Text[T any](cfg *T, unknown []Pair) string {
+func Text[T any](cfg *T, idle []Pair) string {
 	v := reflect.ValueOf(cfg).Elem()
+	tab := tableOf(v.Type())
 	var b strings.Builder
-	for _, f := range tableOf(v.Type()).fields {
+	for _, f := range tab.fields {
 		writeLine(&b, f.key, f.text(v))
 	}
-	for _, p := range unknown {
-		writeLine(&b, p.Key, p.Value)
+	for _, p := range idle {
+		if tab.byKey[p.Key] == nil {
+			writeLine(&b, p.Key, p.Value)
+		}
 	}
 	return b.String()
 }
