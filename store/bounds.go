@@ -64,7 +64,7 @@ func (s *Store) searchEntries(q *queue, from, to int64, ask func(entry) answer) 
 		mid := from + (to-from)/2
 		// A silent entry leaves the answer to the next one that speaks.
 		probe, said := mid, silent
-		for ; probe < to; probe++ {
+		for probe = s.files.present(q, probe, to); probe < to; probe = s.files.present(q, probe+1, to) {
 			e, err := w.entry(probe)
 			if err != nil {
 				return 0, err

@@ -50,8 +50,9 @@ func (s *Store) EarliestStoreTime(topic string, queue int32) (ms int64, ok bool)
 	if err != nil {
 		return 0, false
 	}
-	w := entryWindow{files: s.files, queue: q, limit: int64(b.High)}
-	for at := int64(b.Low); at < int64(b.High); at++ {
+	high := int64(b.High)
+	w := entryWindow{files: s.files, queue: q, limit: high}
+	for at := s.files.present(q, int64(b.Low), high); at < high; at = s.files.present(q, at+1, high) {
 		e, err := w.entry(at)
 		if err != nil {
 			return 0, false

@@ -108,6 +108,17 @@ func (f *queueFiles) read(q *queue, index int64, b []byte) error {
 	return nil
 }
 
+// present is the first place from index on that is in a file; limit when there is none before it. It spares going
+// through files that are missing.
+func (f *queueFiles) present(q *queue, index, limit int64) int64 {
+	files := *q.files.Load()
+	i := sort.Search(len(files), func(i int) bool { return files[i]+f.units > index })
+	if i == len(files) {
+		return limit
+	}
+	return min(max(index, files[i]), limit)
+}
+
 // entry reads one entry.
 func (f *queueFiles) entry(q *queue, index int64) (entry, error) {
 	var b [entrySize]byte

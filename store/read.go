@@ -98,6 +98,10 @@ func (r *reading) scan() error {
 	block := entryBlocks.Get().(*[entryBlock * entrySize]byte)
 	defer entryBlocks.Put(block)
 	r.run = r.store[:0]
+	from, high := int64(r.batch.Next), int64(r.batch.High)
+	if at := r.s.files.present(r.queue, from, high); at > from { // a file is missing
+		r.batch.Holes, r.batch.Next = int(at-from), offset.Queue(at)
+	}
 	end := min(r.batch.High, r.batch.Next+maxScan)
 	for at := r.batch.Next; at < end && !r.full; {
 		n := min(int64(end-at), r.blockSize())
