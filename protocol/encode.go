@@ -217,7 +217,7 @@ func appendQuoted[T string | []byte](dst []byte, s T) []byte {
 		dst = append(dst, s[done:i]...)
 		switch {
 		case c >= utf8.RuneSelf:
-			dst = append(dst, `\ufffd`...)
+			dst = append(dst, "\uFFFD"...)
 		case c == '"' || c == '\\':
 			dst = append(dst, '\\', c)
 		case c == '\n':
