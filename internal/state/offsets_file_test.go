@@ -263,6 +263,26 @@ func TestAFullDiskAndItsEnd(t *testing.T) {
 	commit(t, o, "g", "t", 0, 7)
 	requireOffset(t, openOffsets(t, killed(fsys), nil), "g", "t", 0, 7)
 	require.Positive(t, o.Stats().JournalErrors)
+	version := o.save.version.Counter
+	require.NoError(t, o.Tick())
+	require.Equal(t, version, o.save.version.Counter, "all is as it was: the next save is not due yet")
+}
+
+// The journal was begun, and then the file could not be replaced: commits go on in that journal.
+func TestAJournalIsDurableWithoutItsSnapshot(t *testing.T) {
+	fsys := vfstest.New()
+	o := openOffsets(t, fsys, nil)
+	commit(t, o, "g", "t", 0, 5)
+	fsys.SetFault(func(op vfstest.Op) *vfstest.Fault {
+		if op.Kind == vfstest.OpRename {
+			return &vfstest.Fault{Err: syscall.EIO}
+		}
+		return nil
+	})
+	require.ErrorIs(t, o.Save(), syscall.EIO)
+	commit(t, o, "g", "t", 0, 6)
+	require.NoError(t, o.journal.sync())
+	requireOffset(t, openOffsets(t, fsys.CrashClone(vfstest.KeepNothing, 0), nil), "g", "t", 0, 6)
 }
 
 func TestAFailedSyncIsAnsweredByASnapshot(t *testing.T) {

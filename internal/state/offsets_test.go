@@ -264,6 +264,16 @@ func TestMergeTakesTheMaximumUnlessAResetStandsBetween(t *testing.T) {
 		{"a peer above my reset's prior, not seen yet by the group", resetTo100, Position{Offset: 2000}, 100, 0, true},
 		{"a Java peer after my reset, below its prior", settledAt100, Position{Offset: 150}, 100, 0, false},
 		{"a Java peer after my reset, above its prior", settledAt100, Position{Offset: 1100}, 1100, 1, false},
+		{"a peer from before the first of two resets", func(o *Offsets) {
+			resetTo100(o)
+			_ = o.Reset("g", "t", 0, 50)
+			o.PulledReset("g", "t", 0, 50)
+		}, Position{Offset: 990}, 50, 0, false},
+		{"a peer with the first of two resets", func(o *Offsets) {
+			resetTo100(o)
+			_ = o.Reset("g", "t", 0, 50)
+			o.PulledReset("g", "t", 0, 50)
+		}, Position{Offset: 110, Epoch: 1_700_000_000_000}, 50, 0, false},
 		{"a peer with the same reset", settledAt100, Position{Offset: 150, Epoch: 1_700_000_000_000}, 150, 1, false},
 		{"a peer with a later reset", settledAt100, Position{Offset: 50, Epoch: 1_700_000_000_001}, 50, 1, false},
 		{"a peer with a later reset that is pending", settledAt100, Position{Offset: 50, Epoch: 1_700_000_000_001, Pending: true}, 50, 1, true},

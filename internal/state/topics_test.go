@@ -329,6 +329,10 @@ func TestACleanStopLeavesTheBackupAsFullAsTheFile(t *testing.T) {
 	require.NoError(t, err)
 	_, err = groups.GetOrCreate("G")
 	require.NoError(t, err)
+	fsys.SetFault(vfstest.FailNth(1, nil, syscall.ENOSPC))
+	_, err = topics.CreateOnSend("U", "TBW102", 4, false) // not in the file yet
+	require.NoError(t, err)
+	fsys.SetFault(nil)
 	require.NoError(t, topics.Close())
 	require.NoError(t, groups.Close())
 	for _, name := range []string{"topics.json", "subscriptionGroup.json"} {
@@ -338,4 +342,6 @@ func TestACleanStopLeavesTheBackupAsFullAsTheFile(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, string(file), string(backup))
 	}
+	_, ok := openTopics(t, topicOptions(killed(fsys))).Get("U")
+	require.True(t, ok)
 }
