@@ -63,6 +63,9 @@ func (s *Store) Append(msgs ...Message) (Appended, error) {
 	if len(msgs) == 0 {
 		return Appended{}, fmt.Errorf("append nothing: %w", ErrTopic)
 	}
+	if full := s.tooFull.Load(); full != nil {
+		return Appended{}, fmt.Errorf("append to %s/%d: %w", msgs[0].Topic, msgs[0].QueueID, *full)
+	}
 	for {
 		a, wait, err := s.tryAppend(msgs)
 		if err != nil {

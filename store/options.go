@@ -39,6 +39,10 @@ type Options struct {
 	CheckpointInterval time.Duration // pause between checkpoints; longer when one takes long [10 s]
 	MaxUnflushedBytes  int64         // appends wait while more than that is written and not synced [no bound]
 
+	Retention     func() Retention // asked at each look, so that it can change at run time [nothing goes, nothing is refused]
+	CleanInterval time.Duration    // between looks [10 s]
+	OnExpire      func(Expired)    // told of each queue whose oldest messages go, just before they do; it must not block
+
 	MaxMessageSize int            // bytes of a body [4 MiB]
 	StoreHost      netip.AddrPort // this broker's address, part of every record
 
@@ -62,6 +66,8 @@ type Indexer interface {
 	Flush() error
 	// End says that records below that position need not be put again.
 	End() offset.Physical
+	// DeleteBefore may remove what is only about records below a position: the log begins there now.
+	DeleteBefore(low offset.Physical) error
 	// Reset forgets everything at or behind a position: the log ends there.
 	Reset(end offset.Physical) error
 }
@@ -84,6 +90,7 @@ func (o Options) withDefaults() (Options, error) {
 	orDefault(&o.FlushThorough, 10*time.Second)
 	orDefault(&o.CheckpointInterval, 10*time.Second)
 	orDefault(&o.MaxMessageSize, 4<<20)
+	orDefault(&o.CleanInterval, 10*time.Second)
 	if o.TagsCode == nil {
 		o.TagsCode = tagsCode
 	}

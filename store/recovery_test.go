@@ -433,6 +433,8 @@ func (x *recordingIndex) Put(r *message.Record) error {
 }
 func (x *recordingIndex) Flush() error         { return nil }
 func (x *recordingIndex) End() offset.Physical { return x.end }
+func (x *recordingIndex) DeleteBefore(offset.Physical) error { return nil }
+
 func (x *recordingIndex) Reset(to offset.Physical) error {
 	x.reset = to
 	return nil

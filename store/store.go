@@ -39,6 +39,9 @@ type Store struct {
 	prepare    signal
 	damage     []Span // what recovery skipped
 
+	cleaning sync.Mutex            // held while the log's oldest segments go
+	tooFull  atomic.Pointer[error] // why appends are refused until the disk has room
+
 	broken  atomic.Pointer[error] // sticky
 	failed  chan struct{}         // closed when broken is set
 	failing sync.Once
@@ -140,6 +143,9 @@ func (s *Store) Run(ctx context.Context) error {
 	g.Go(func() error { return s.flusher.run(ctx) })
 	g.Go(func() error { return s.dispatcher.run(ctx) })
 	g.Go(func() error { return s.runCheckpointer(ctx) })
+	if s.opts.Retention != nil {
+		g.Go(func() error { return s.runCleaner(ctx) })
+	}
 	err := g.Wait()
 	return errors.Join(err, s.shutdown())
 }
