@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"path/filepath"
+	"sync/atomic"
 
 	"github.com/ratchetmq/ratchet/delay"
 	"github.com/ratchetmq/ratchet/internal/config"
@@ -43,6 +44,7 @@ type Broker struct {
 	server    *remoting.Server
 	client    *remoting.Client
 	registrar *registrar
+	unread    atomic.Int64 // see MessagesExpiredUnread
 
 	addr string // advertised
 	done chan struct{}
@@ -142,6 +144,7 @@ func (b *Broker) openStore(c Config, host netip.AddrPort, levels delay.Levels) (
 		FS: c.FS, Root: s.StoreRoot, CommitLogDirs: s.CommitLogDirs(),
 		SegmentSize: s.SegmentSize, ConsumeQueueUnits: s.QueueUnits(),
 		FlushInterval: s.FlushEvery, FlushLeastBytes: int64(s.FlushPages) * 4096, FlushThorough: s.FlushThorough,
+		Retention: b.retention, CleanInterval: s.CleanEvery, OnExpire: b.expired,
 		MaxUnflushedBytes: s.MaxUnflushedBytes, MaxMessageSize: s.MaxMessageSize, StoreHost: host,
 		TagsCode: levels.TagsCode, Logger: b.log,
 	}

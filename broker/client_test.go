@@ -93,12 +93,14 @@ func (p *peer) send(topic string, queue int32, body string, props ...string) pro
 	return h
 }
 
-// sendMany sends n messages, numbered from 0, to one queue.
+// sendMany sends n messages, numbered from 0, to one queue, and waits until they can be read.
 func (p *peer) sendMany(topic string, queue int32, n int) {
 	p.t.Helper()
+	var last protocol.SendMessageResponse
 	for i := range n {
-		p.send(topic, queue, fmt.Sprint(i))
+		last = p.send(topic, queue, fmt.Sprint(i))
 	}
+	require.Eventually(p.t, func() bool { return p.maxOffset(topic, queue) > last.QueueOffset }, waitLimit, waitStep)
 }
 
 func pullHeader(group, topic string, queue int32, from int64) *protocol.PullMessageRequest {

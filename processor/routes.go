@@ -63,6 +63,8 @@ var routes = map[protocol.RequestCode]route{
 	protocol.GetProducerConnectionList:        {LaneAdmin, (*Processor).producerConnections},
 	protocol.QueryTopicConsumeByWho:           {LaneAdmin, (*Processor).topicConsumers},
 	protocol.InvokeBrokerToResetOffset:        {LaneAdmin, (*Processor).resetOffset},
+	protocol.CleanExpiredConsumeQueue:         {LaneAdmin, (*Processor).cleanExpired},
+	protocol.DeleteExpiredCommitLog:           {LaneAdmin, (*Processor).cleanExpired},
 	protocol.UpdateBrokerConfig:               {LaneAdmin, (*Processor).updateConfig},
 	protocol.GetBrokerConfig:                  {LaneAdmin, (*Processor).getConfig},
 }

@@ -17,6 +17,18 @@ func (s *Store) Bounds(topic string, queue int32) (b Bounds, ok bool) {
 	return b, true
 }
 
+// Given is the offset that the next message of a queue will get: everything below was given out, whether readers can
+// see it yet or not. It takes the put lock.
+func (s *Store) Given(topic string, queue int32) offset.Queue {
+	q := s.queues.get(topic, queue)
+	if q == nil {
+		return 0
+	}
+	s.put.mu.Lock()
+	defer s.put.mu.Unlock()
+	return q.next
+}
+
 // bounds looks the low end up when the log's has moved. With an error it is the last one known.
 func (s *Store) bounds(q *queue) (Bounds, error) {
 	high := q.high.Load()
