@@ -26,7 +26,7 @@ var allowed = map[string][]string{
 	"processor":             {"delay", "store", "store/index", "remoting", "protocol", "message", "internal/config", "internal/state", "internal/offset"},
 	"namesrv":               {"remoting", "protocol", "internal/config", "internal/atomicfile", "internal/vfs"},
 	"delay":                 {"store", "message", "internal/atomicfile", "internal/offset", "internal/vfs", "protocol"},
-	"store":                 {"message", "internal/offset", "internal/vfs"},
+	"store":                 {"message", "internal/atomicfile", "internal/offset", "internal/vfs"},
 	"store/index":           {"message", "internal/offset", "internal/vfs"},
 	"remoting":              {"protocol"},
 	"internal/state":        {"protocol", "message", "internal/atomicfile", "internal/offset", "internal/vfs"},

@@ -36,14 +36,14 @@ type dispatcher struct {
 	mu       sync.Mutex // held for a step, which does I/O
 	cursor   cursor
 	round    round
-	records  []message.Record           // of the step; their bytes are in cursor
-	arrivals []Arrival                  // of the step; likewise
-	lastTime int64                      // store timestamp of the last record dispatched
-	deleted  map[string]offset.Physical // topics deleted: their messages below are not dispatched
+	records  []message.Record // of the step; their bytes are in cursor
+	arrivals []Arrival        // of the step; likewise
+	lastTime int64            // store timestamp of the last record dispatched
+	deleted  *deletions
 }
 
 func (d *dispatcher) init(s *Store) {
-	d.store, d.wake, d.deleted = s, newSignal(), map[string]offset.Physical{}
+	d.store, d.wake = s, newSignal()
 }
 
 // dispatchPause is how long dispatch waits after an error before it tries again.
@@ -143,11 +143,6 @@ func (d *dispatcher) stepLocked() (more bool, err error) {
 		d.lastTime = d.records[n-1].StoreTimestamp
 	}
 	d.done.raise(pos)
-	for topic, below := range d.deleted {
-		if pos >= below {
-			delete(d.deleted, topic)
-		}
-	}
 	return true, nil
 }
 
@@ -198,10 +193,7 @@ func (d *dispatcher) skip(pos, limit offset.Physical, why error) (offset.Physica
 func (d *dispatcher) add(r *message.Record) {
 	d.records = append(d.records, *r)
 	e := d.store.entryOf(r)
-	eachTarget(r, func(t target) {
-		if below, ok := d.deleted[string(t.topic)]; ok && r.PhysicalOffset < below {
-			return
-		}
+	d.deleted.eachTarget(r, func(t target) {
 		q := d.store.queues.find(t.topic, t.id)
 		if q == nil {
 			q = d.store.queues.ensure(string(t.topic), t.id)

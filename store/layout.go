@@ -18,6 +18,8 @@ const (
 	lockFile       = "lock"
 	// damagedFolder is ours: bytes that recovery cut off the log's end.
 	damagedFolder = "damaged"
+	// deletionsFile is ours: which topics were deleted, see deletions.
+	deletionsFile = "deletedTopics"
 )
 
 // minSegment keeps room for a record of some size, so that arithmetic on segments can't go wrong.

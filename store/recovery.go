@@ -145,7 +145,7 @@ func uncleanStart(heads []head, safe int64, known func(*message.Record) (bool, e
 // known says whether the record's queues have their entries. So a consumequeue folder that was removed is rebuilt.
 func (r *recovery) known(rec *message.Record) (ok bool, err error) {
 	ok = true
-	eachTarget(rec, func(t target) {
+	r.s.dispatcher.deleted.eachTarget(rec, func(t target) {
 		q := r.s.queues.find(t.topic, t.id)
 		if q == nil {
 			ok = false
@@ -264,7 +264,7 @@ func (r *recovery) scan() error {
 func (r *recovery) take(rec *message.Record, round *round) (err error) {
 	r.history.add(rec)
 	e := r.s.entryOf(rec)
-	eachTarget(rec, func(t target) {
+	r.s.dispatcher.deleted.eachTarget(rec, func(t target) {
 		q := r.s.queues.find(t.topic, t.id)
 		if q == nil {
 			q = r.s.queues.ensure(string(t.topic), t.id)

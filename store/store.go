@@ -96,6 +96,9 @@ func open(o Options, lock io.Closer) (*Store, error) {
 	if s.queues, err = loadQueues(s.files, clean); err == nil {
 		err = s.markOpen(clean) // from here on files are changed
 	}
+	if err == nil {
+		s.dispatcher.deleted, err = loadDeletions(o.FS, filepath.Join(o.Root, deletionsFile))
+	}
 	if err == nil && o.OpenIndex != nil {
 		s.opts.Index, err = o.OpenIndex(clean)
 	}

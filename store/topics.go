@@ -26,9 +26,7 @@ func (s *Store) DeleteTopic(topic string) error {
 	defer d.mu.Unlock()
 	s.put.mu.Lock() // no append is numbered by the old queues
 	gone := s.queues.take(topic)
-	if written := s.log.written.load(); written > d.done.load() {
-		d.deleted[topic] = written
-	}
+	written := s.log.written.load()
 	s.put.mu.Unlock()
 	if len(gone) == 0 {
 		return nil
@@ -36,7 +34,8 @@ func (s *Store) DeleteTopic(topic string) error {
 	for _, q := range gone {
 		q.files.Store(&[]int64{})
 	}
-	err := s.files.cache.drop(func(key fileKey) bool { return key.queue.topic == topic })
+	err := d.deleted.add(topic, written, s.log.low())
+	err = errors.Join(err, s.files.cache.drop(func(key fileKey) bool { return key.queue.topic == topic }))
 	if e := s.opts.FS.RemoveAll(filepath.Join(s.files.root, topic)); e != nil && !errors.Is(e, fs.ErrNotExist) {
 		err = errors.Join(err, e)
 	}
