@@ -248,19 +248,20 @@ func (d *delivery) move(l *level, batch store.Batch) {
 // append appends the records to the log under their real topics and counts them as delivered.
 func (d *delivery) append(l *level, due []waiting) error {
 	d.msgs = d.msgs[:0]
+	var end offset.Physical
+	var refusal error
+	dropped := false
 	for i := range due {
 		if _, ok := l.skip[due[i].at]; ok {
 			continue
 		}
 		m, err := restore(&due[i].record)
 		if err != nil {
-			d.s.log.Error("delayed message dropped", "topic", Topic, "queue", l.number-1, "phy",
-				due[i].record.PhysicalOffset, "err", err)
+			dropped = true
 			continue
 		}
 		d.msgs = append(d.msgs, m)
 	}
-	var end offset.Physical
 	if len(d.msgs) > 0 {
 		a, err := d.s.opts.Store.Append(d.msgs...)
 		switch {
@@ -269,16 +270,32 @@ func (d *delivery) append(l *level, due []waiting) error {
 		case refused(err) && len(due) > 1:
 			return d.appendEach(l, due)
 		case refused(err):
-			d.s.log.Error("delayed message dropped", "topic", d.msgs[0].Topic, "queue", d.msgs[0].QueueID, "phy",
-				due[0].record.PhysicalOffset, "err", err)
+			dropped, refusal = true, err
 		default:
 			return err
 		}
+	}
+	if dropped {
+		d.logDropped(l, due, refusal)
+	}
+	for i := range due {
+		delete(l.skip, due[i].at)
 	}
 	l.head += len(due)
 	l.next = due[len(due)-1].after
 	d.s.advance(l.number, l.next, end)
 	return nil
+}
+
+// logDropped has a line for every message that nobody will get.
+func (d *delivery) logDropped(l *level, due []waiting, refusal error) {
+	for i := range due {
+		_, err := restore(&due[i].record)
+		if err = errors.Join(err, refusal); err != nil {
+			d.s.log.Error("delayed message dropped", "topic", Topic, "queue", l.number-1, "phy",
+				due[i].record.PhysicalOffset, "err", err)
+		}
+	}
 }
 
 // appendEach delivers one by one, so that only the message that the log refuses is dropped.

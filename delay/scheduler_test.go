@@ -103,6 +103,11 @@ func begin(t testing.TB, disk *vfstest.Mem, change func(*seam, *Options)) *rig {
 	require.NoError(t, err)
 	r.stopStore = background(r.store.Run)
 	r.stopDelay = background(r.scheduler.Run)
+	t.Cleanup(func() { // when a test fails: a bubble waits for its goroutines
+		_ = r.stopDelay()
+		_ = r.stopStore()
+		_ = r.store.Close()
+	})
 	return r
 }
 
@@ -239,11 +244,11 @@ func TestSleepsWhenNothingWaits(t *testing.T) {
 	})
 }
 
-// load sends messages of level 1, ten a millisecond.
+// load sends messages of level 1, two a millisecond.
 func (r *rig) load(total int) {
 	for i := range total {
 		r.send(1, key(i))
-		if i%10 == 9 {
+		if i%2 == 1 {
 			time.Sleep(time.Millisecond)
 		}
 	}
@@ -268,11 +273,19 @@ func requireAllOnce(t *testing.T, disk *vfstest.Mem, apart bool) (total int) {
 		synctest.Wait()
 		want, got := r.scheduled(), r.delivered()
 		total = len(want)
-		if apart { // a hole in the log does not keep the order
+		if apart { // holes in the log take deliveries, or the messages that were delivered, and don't keep the order
 			slices.Sort(got)
+			count := len(got)
+			got = slices.Compact(got)
+			require.Equal(t, count, len(got), "delivered twice")
+			sent := map[string]bool{}
+			for _, key := range want {
+				sent[key] = true
+			}
+			got = slices.DeleteFunc(got, func(key string) bool { return !sent[key] })
 		}
-		// Not Equal: its text of ten thousand keys helps nobody.
-		require.Len(t, got, total)
+		// Not Equal of the whole: its text of ten thousand keys helps nobody.
+		require.True(t, len(got) == total, "%d delivered of %d", len(got), total)
 		for i := range got {
 			require.Equal(t, want[i], got[i], "delivery %d", i)
 		}
@@ -305,7 +318,7 @@ func TestStoppedDuringDelivery(t *testing.T) {
 
 // Scenario 3-01 with kill -9: what the log has is not delivered again, however old the progress on disk is.
 func TestKilledDuringDelivery(t *testing.T) {
-	for _, at := range []int{1, 2000, 9_999, 10_000, 10_100, 15_000, 24_999} {
+	for _, at := range []int{1, 800, 1999, 2000, 2040, 3000, 4999} {
 		for _, moment := range []string{"before", "after"} {
 			t.Run(fmt.Sprint(at, moment), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -326,10 +339,10 @@ func TestKilledDuringDelivery(t *testing.T) {
 						s.append = func(n int) error { step("before")(n); return nil }
 						s.appended = step("after")
 					})
-					r.load(25_000) // in 2.5 s: deliveries begin after 1 s, saves are made after 2 s and 3 s
+					r.load(5_000) // in 2.5 s: deliveries begin after 1 s, saves are made after 2 s and 3 s
 					time.Sleep(2 * time.Second)
 					synctest.Wait()
-					require.Equal(t, numbers(0, 25_000), r.delivered())
+					require.Equal(t, numbers(0, 5_000), r.delivered())
 					r.stop()
 					require.NotNil(t, crashed)
 					total := requireAllOnce(t, crashed, false)
@@ -354,7 +367,7 @@ func TestPowerCutDuringDelivery(t *testing.T) {
 			time.AfterFunc(1200*time.Millisecond+time.Duration(seed)*300*time.Millisecond, func() {
 				crashed = disk.CrashClone(keep, seed)
 			})
-			r.load(25_000)
+			r.load(5_000)
 			time.Sleep(2 * time.Second)
 			r.stop()
 			require.Positive(t, requireAllOnce(t, crashed, keep == vfstest.KeepSome))
@@ -375,6 +388,7 @@ func TestEqualMessagesAreBothDelivered(t *testing.T) {
 		require.Equal(t, []string{"same"}, r.delivered())
 		crashed := disk.CrashClone(vfstest.KeepAll, 0)
 		r.stop()
+		time.Sleep(time.Second) // the other comes due while nobody is there
 		require.Equal(t, 2, requireAllOnce(t, crashed, false))
 	})
 }
@@ -476,6 +490,7 @@ func TestUnreadableMessagesAreSkipped(t *testing.T) {
 			at = append(at, r.store.Written())
 			r.send(1, key(i))
 		}
+		synctest.Wait() // all are in the queue
 		damage(t, disk, at[3], make([]byte, 8))
 		damage(t, disk, at[9], make([]byte, 8))
 		close(release)
@@ -547,8 +562,10 @@ func TestFailedAppendsAreTriedAgain(t *testing.T) {
 		require.LessOrEqual(t, r.logs.count("level=ERROR"), 12, "one line a minute")
 		time.Sleep(2 * lastPause)
 		synctest.Wait()
-		require.Equal(t, numbers(0, 100), r.delivered()[:100])
-		require.Len(t, r.delivered(), 700)
+		got := r.delivered()
+		require.Len(t, got, 700)
+		got = slices.DeleteFunc(got, func(key string) bool { return key == "late" })
+		require.Equal(t, numbers(0, 100), got, "in order")
 		r.stop()
 	})
 }
@@ -610,8 +627,7 @@ func TestReplace(t *testing.T) {
 		empty.stop()
 
 		slaveDisk := master.disk.CrashClone(vfstest.KeepAll, 0)
-		require.NoError(t, slaveDisk.Remove(path+".bak"), "a slave has no progress of its own")
-		require.NoError(t, slaveDisk.Remove(path))
+		require.NoError(t, slaveDisk.RemoveAll("/store/config"), "a slave has no progress of its own")
 		slave := begin(t, slaveDisk, nil)
 		require.NoError(t, slave.stopDelay())
 		require.NoError(t, slave.scheduler.Replace(table))
