@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"math"
 	"net/netip"
 	"strings"
 
@@ -31,5 +32,8 @@ func ParseID(id string) (netip.AddrPort, offset.Physical, error) {
 	}
 	addr, _ := netip.AddrFromSlice(b[:len(b)-12])
 	port := binary.BigEndian.Uint32(b[len(b)-12:])
+	if port > math.MaxUint16 {
+		return netip.AddrPort{}, 0, fmt.Errorf("message id %q has port %d", id, port)
+	}
 	return netip.AddrPortFrom(addr, uint16(port)), offset.Physical(binary.BigEndian.Uint64(b[len(b)-8:])), nil
 }

@@ -73,19 +73,24 @@ func Property(props []byte, name string) (value []byte, ok bool) {
 	return value, ok
 }
 
-// AppendProperty adds a property to the text in dst. A value that is empty, or that holds a separator, can't be
+// AppendProperty adds a property to the text in dst. A name or value that is empty, or that holds a separator, can't be
 // stored and adds nothing.
 func AppendProperty(dst []byte, name, value string) []byte {
-	if value == "" || !storable(value) || !storable(name) {
+	if name == "" || value == "" || !storable(value) || !storable(name) {
 		return dst
 	}
-	if n := len(dst); n > 0 && dst[n-1] != propertySeparator {
-		dst = append(dst, propertySeparator)
-	}
-	dst = append(dst, name...)
+	dst = append(closeLast(dst), name...)
 	dst = append(dst, nameSeparator)
 	dst = append(dst, value...)
 	return append(dst, propertySeparator)
+}
+
+// closeLast adds the separator that the text's last property may lack.
+func closeLast(text []byte) []byte {
+	if n := len(text); n > 0 && text[n-1] != propertySeparator {
+		return append(text, propertySeparator)
+	}
+	return text
 }
 
 func storable(s string) bool {
@@ -97,7 +102,7 @@ func storable(s string) bool {
 	return true
 }
 
-// AppendWithout adds the text props to dst, less the properties with one of the names.
+// AppendWithout adds the properties of the text props to the text in dst, less those with one of the names.
 func AppendWithout(dst, props []byte, names ...string) []byte {
 	EachProperty(props, func(n, v []byte) bool {
 		for _, name := range names {
@@ -105,7 +110,7 @@ func AppendWithout(dst, props []byte, names ...string) []byte {
 				return true
 			}
 		}
-		dst = append(dst, n...)
+		dst = append(closeLast(dst), n...)
 		dst = append(dst, nameSeparator)
 		dst = append(dst, v...)
 		dst = append(dst, propertySeparator)
