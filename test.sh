@@ -48,9 +48,18 @@ done
 
 install javac openjdk-17-jdk-headless
 install mvn maven
+PATH=$PATH:/usr/sbin:/sbin
+install mkfs.ext4 e2fsprogs
+install mkfs.xfs xfsprogs
+install losetup mount
 
 step "real processes: kill -9, a million messages, hostile clients"
-go test -count=1 -timeout 30m -tags conformance ./crash/...
+go test -count=1 -timeout 30m -tags conformance -skip PowerCut ./crash/...
+
+step "power cuts; they mount file systems, so as root"
+as_root=
+[ "$(id -u)" = 0 ] || as_root="sudo --preserve-env env PATH=$PATH"
+go test -count=1 -timeout 30m -tags conformance -run PowerCut -exec "$as_root" ./crash/...
 
 step "real clients and brokers"
 go test -count=1 -timeout 40m -tags conformance ./conformance/... ./namesrv/... ./store/...

@@ -35,17 +35,26 @@ var buildOnce = sync.OnceValues(func() (string, error) {
 // server is `ratchet dev` as a process on fixed ports, so that it comes back where clients look for it.
 type server struct {
 	t       *testing.T
-	dir     string
+	dir     string // where its log is
+	data    string // what it is given as -data
 	namesrv string
 	broker  string
 	args    []string
 	cmd     *exec.Cmd
+	ready   chan struct{} // closed when the process says that it is ready
 	exited  chan struct{} // closed when the process is gone
 }
 
 func newServer(t *testing.T, args ...string) *server {
-	s := &server{t: t, dir: t.TempDir(), namesrv: freeAddr(t), broker: freeAddr(t), args: args}
+	s := prepareServer(t, args...)
 	s.start()
+	return s
+}
+
+// prepareServer is newServer without the start.
+func prepareServer(t *testing.T, args ...string) *server {
+	s := &server{t: t, dir: t.TempDir(), namesrv: freeAddr(t), broker: freeAddr(t), args: args}
+	s.data = s.dir
 	t.Cleanup(func() {
 		if s.cmd != nil {
 			s.kill9()
@@ -63,9 +72,27 @@ func freeAddr(t *testing.T) string {
 
 // start runs the server and returns when it says that it is ready.
 func (s *server) start() {
+	s.launch()
+	select {
+	case <-s.ready:
+	case <-s.exited:
+		s.t.Fatalf("the server ended while starting:\n%s", s.log())
+	case <-time.After(30 * time.Second):
+		s.t.Fatal("the server is not ready after 30 s")
+	}
+}
+
+// log is what the server has written to it so far.
+func (s *server) log() string {
+	text, _ := os.ReadFile(filepath.Join(s.dir, "test.log"))
+	return string(text)
+}
+
+// launch runs the server and does not wait for it.
+func (s *server) launch() {
 	binary, err := buildOnce()
 	require.NoError(s.t, err)
-	args := append([]string{"dev", "-data", s.dir, "-namesrv", s.namesrv, "-broker", s.broker}, s.args...)
+	args := append([]string{"dev", "-data", s.data, "-namesrv", s.namesrv, "-broker", s.broker}, s.args...)
 	s.cmd = exec.Command(binary, args...)
 	stdout, err := s.cmd.StdoutPipe()
 	require.NoError(s.t, err)
@@ -74,10 +101,10 @@ func (s *server) start() {
 	s.cmd.Stderr = log
 	require.NoError(s.t, s.cmd.Start())
 	log.Close()
-	ready := make(chan struct{})
-	s.exited = make(chan struct{})
+	ready, exited, cmd := make(chan struct{}), make(chan struct{}), s.cmd
+	s.ready, s.exited = ready, exited
 	go func() { // owned: by the process, it ends with its output
-		defer close(s.exited)
+		defer close(exited)
 		said := false
 		for lines := bufio.NewScanner(stdout); lines.Scan(); {
 			if !said && strings.Contains(lines.Text(), "ready") {
@@ -85,16 +112,8 @@ func (s *server) start() {
 				close(ready)
 			}
 		}
-		s.cmd.Wait()
+		cmd.Wait()
 	}()
-	select {
-	case <-ready:
-	case <-s.exited:
-		text, _ := os.ReadFile(filepath.Join(s.dir, "test.log"))
-		s.t.Fatalf("the server ended while starting:\n%s", text)
-	case <-time.After(30 * time.Second):
-		s.t.Fatal("the server is not ready after 30 s")
-	}
 }
 
 // kill9 ends the process the hard way.
