@@ -4,6 +4,7 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -94,6 +95,9 @@ func (b *Broker) Wait() error {
 // build makes the parts, bottom up. What it has opened when it fails is closed by closeFiles.
 func (b *Broker) build(c Config) error {
 	s := c.Settings
+	if s.Role == config.Slave {
+		return errors.New("brokerRole is SLAVE: this version can't replicate yet")
+	}
 	if err := choosePort(s); err != nil {
 		return err
 	}

@@ -224,3 +224,12 @@ func TestScenario1_18(t *testing.T) {
 		b.Restart()
 	}
 }
+
+// A master that is to be synchronous and has no slave says so, and never OK.
+func TestScenario2_18(t *testing.T) {
+	p := newPeer(t, "brokerRole=SYNC_MASTER", "inSyncReplicas=1")
+	p.createTopic("T", 1)
+	p.refused(protocol.SlaveNotAvailable, protocol.SendMessageV2, sendHeader("T", 0), []byte("x"), "slave")
+	p.must(protocol.SendMessageV2, sendHeader("T", 0, "WAIT", "false"), []byte("y"))
+	require.Eventually(t, func() bool { return len(p.bodies("T", 0, 0)) == 2 }, waitLimit, waitStep)
+}

@@ -28,7 +28,7 @@ func (b *Broker) openTables(c Config, levels delay.Levels) (err error) {
 	if err != nil {
 		return err
 	}
-	if b.offsets, err = state.OpenOffsets(state.OffsetOptions{Files: files}); err != nil {
+	if b.offsets, err = state.OpenOffsets(state.OffsetOptions{Files: files, SaveEvery: s.OffsetSaveEvery}); err != nil {
 		return err
 	}
 	b.delay, err = delay.Open(delay.Options{

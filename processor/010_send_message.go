@@ -81,10 +81,14 @@ func (p *Processor) whenSafe(r *remoting.Request, s *sendScratch, appended store
 		},
 		Extra: p.sendExtra,
 	}
-	if !p.syncFlush {
+	if wait, ok := message.Property(s.messages[0].Properties, message.PropertyWaitStore); ok && string(wait) == "false" {
 		return reply, nil
 	}
-	if wait, ok := message.Property(s.messages[0].Properties, message.PropertyWaitStore); ok && string(wait) == "false" {
+	if p.syncMaster {
+		// There is no replication yet, so there is no slave: the message is stored here and nowhere else.
+		reply.Code, reply.Remark = protocol.SlaveNotAvailable, "stored, but brokerRole is SYNC_MASTER and no slave is connected"
+	}
+	if !p.syncFlush {
 		return reply, nil
 	}
 	p.safe.wait(r, reply, appended.End)

@@ -1,8 +1,8 @@
 // UPDATE_BROKER_CONFIG (25), GET_BROKER_CONFIG (26).
 //
 // Kept: properties text both ways; keys that say where files are can't be changed over the network (CVE-2023-33246).
-// Changed: a value that is not legal, or that takes a restart, is refused with a sentence that says so; of the file
-// given with -c only the changed lines are rewritten, and comments stay.
+// Changed: a value that is not legal is refused with a sentence that says so, and the answer says of each key whether it
+// is in force or takes a restart; of the file given with -c only the changed lines are rewritten, and comments stay.
 
 package processor
 

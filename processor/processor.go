@@ -58,6 +58,7 @@ type Processor struct {
 	storeHost   netip.AddrPort
 	memory      int64
 	syncFlush   bool
+	syncMaster  bool
 	sendMarks   []byte        // properties that every sent message gets
 	sendExtra   []protocol.KV // fields that every answer to a send has
 	uniqueIDs   *message.UniqueIDs
@@ -82,6 +83,7 @@ func New(c Config) *Processor {
 		storeHost:   c.StoreHost,
 		memory:      c.Memory,
 		syncFlush:   settings.Flush == config.SyncFlush,
+		syncMaster:  settings.Role == config.SyncMaster,
 		uniqueIDs:   message.NewUniqueIDs(c.StoreHost.Addr(), uint32(time.Now().UnixNano()), time.Now),
 		holds:       newHolds(),
 		safe:        newSafety(c.Store, settings.SyncFlushWait),

@@ -47,7 +47,8 @@ type commitLog struct {
 	written watermark // raised by the appender
 	flushed watermark // raised under flushing
 
-	flushing sync.Mutex // held while segments are synced
+	flushing   sync.Mutex // held while segments are synced
+	unsyncable error      // guarded by flushing; of the sync that failed
 }
 
 // fullPause is how long a full disk is left alone.
@@ -77,6 +78,9 @@ func loadLog(o *Options, logger *slog.Logger) (*commitLog, error) {
 			return nil, err
 		}
 		if seg != nil {
+			if n := len(list); n > 0 && list[n-1].end != seg.start {
+				l.logger.Error("segments missing from the commit log", "phy", int64(list[n-1].end), "end", f.start)
+			}
 			list = append(list, seg)
 			l.segments.Store(&list)
 		}
@@ -239,12 +243,18 @@ func (l *commitLog) createIn(dir string, start offset.Physical) (vfs.File, error
 	return file, nil
 }
 
-// flush syncs all that was written before the call, and raises flushed to there.
+// flush syncs all that was written before the call, and raises flushed to there. Once it has failed it fails for ever: the
+// kernel tells of lost pages only once, so that the flusher's next sync, or the checkpointer's which waited meanwhile,
+// would succeed.
 func (l *commitLog) flush() error {
 	l.flushing.Lock()
 	defer l.flushing.Unlock()
+	if l.unsyncable != nil {
+		return l.unsyncable
+	}
 	to := l.written.load()
 	if err := l.sync(l.flushed.load(), to); err != nil {
+		l.unsyncable = err
 		return err
 	}
 	l.flushed.raise(to)

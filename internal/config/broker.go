@@ -33,7 +33,7 @@ type Broker struct {
 	CompressedReg   bool          `prop:"compressedRegister,unused" default:"false"`
 
 	// Replication.
-	Role             Role          `prop:"brokerRole,unused" default:"ASYNC_MASTER"`
+	Role             Role          `prop:"brokerRole" default:"ASYNC_MASTER"`
 	HAMasterAddr     string        `prop:"haMasterAddress,unused"` // empty: the name server says
 	SlaveTimeout     time.Duration `prop:"slaveTimeout,ms,unused" default:"3000" range:"1.."`
 	HAHousekeeping   time.Duration `prop:"haHousekeepingInterval,ms,unused" default:"20000" range:"1.."`
@@ -69,14 +69,14 @@ type Broker struct {
 	WarmFiles      bool          `prop:"warmMapedFileEnable,unused" default:"false"`      // accepted: nothing is mapped
 
 	// Cleaning.
-	ReservedTime  time.Duration `prop:"fileReservedTime,h,unused" default:"72" range:"0.."`
-	DeleteWhen    List          `prop:"deleteWhen,unused" default:"04"` // hours of the day
-	CleanEvery    time.Duration `prop:"cleanResourceInterval,ms,unused" default:"10000" range:"1.."`
+	ReservedTime  time.Duration `prop:"fileReservedTime,h,live" default:"72" range:"0.."`
+	DeleteWhen    List          `prop:"deleteWhen,live" default:"04"` // hours of the day
+	CleanEvery    time.Duration `prop:"cleanResourceInterval,ms" default:"10000" range:"1.."`
 	DeleteGap     time.Duration `prop:"deleteCommitLogFilesInterval,ms,unused" default:"100" range:"0.."`
-	CleanForcibly bool          `prop:"cleanFileForciblyEnable,unused" default:"true"`
-	DiskMaxUsed   int           `prop:"diskMaxUsedSpaceRatio,unused" default:"75" range:"10..95"` // percent
-	DiskWarn      int           `prop:"diskSpaceWarningLevelRatio,unused" default:"90" range:"35..99"`
-	DiskForce     int           `prop:"diskSpaceCleanForciblyRatio,unused" default:"85" range:"30..99"`
+	CleanForcibly bool          `prop:"cleanFileForciblyEnable,live" default:"true"`
+	DiskMaxUsed   int           `prop:"diskMaxUsedSpaceRatio,live" default:"75" range:"10..95"` // percent
+	DiskWarn      int           `prop:"diskSpaceWarningLevelRatio,live" default:"90" range:"35..99"`
+	DiskForce     int           `prop:"diskSpaceCleanForciblyRatio,live" default:"85" range:"30..99"`
 
 	// Topics and groups.
 	AutoCreateTopic   bool `prop:"autoCreateTopicEnable,live" default:"true"`
@@ -131,7 +131,7 @@ type Broker struct {
 	TransferByHeap   bool          `prop:"transferMsgByHeap,unused" default:"true"` // accepted: bodies are always copied by a worker
 
 	// Consumer progress.
-	OffsetSaveEvery time.Duration `prop:"flushConsumerOffsetInterval,ms,unused" default:"5000" range:"1.."`
+	OffsetSaveEvery time.Duration `prop:"flushConsumerOffsetInterval,ms" default:"5000" range:"1.."`
 	ServerSideReset bool          `prop:"useServerSideResetOffset,unused" default:"true"`
 	LockStrict      bool          `prop:"lockInStrictMode,unused" default:"false"`
 
