@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"os"
@@ -151,6 +152,21 @@ func TestZonesOnTheWire(t *testing.T) {
 	require.Equal(t, 1, ask(fieldZoneName, "z1", fieldZoneMode, "true"))
 }
 
+func TestBrokerIDsAreQuotedForThoseWhoReadThat(t *testing.T) {
+	p := dial(t, start(t, Config{}))
+	p.register(full(1, "T"))
+	for _, c := range []struct {
+		version int32
+		flag    bool
+		want    string
+	}{{317, false, "{0:"}, {400, false, "{0:"}, {401, false, `{"0":`}, {493, false, `{"0":`}, {317, true, `{"0":`}} {
+		frame := protocol.AppendRequest(nil, protocol.JSON, protocol.GetRouteInfoByTopic, 1, false,
+			&protocol.GetRouteInfoRequest{Topic: "T", AcceptStandardJSONOnly: c.flag}, nil, nil)
+		p.send(asVersion(frame, c.version))
+		require.Contains(t, string(p.receive().Body), `"brokerAddrs":`+c.want, "version %d, flag %v", c.version, c.flag)
+	}
+}
+
 func TestHeartbeatAndTopicRegistration(t *testing.T) {
 	s := start(t, Config{})
 	p := dial(t, s)
@@ -276,7 +292,7 @@ func TestExpiredBrokerIsCutOff(t *testing.T) {
 	h.HeartbeatTimeoutMillis = protocol.Some[int64](200)
 	requireCode(t, protocol.Success, p.ask(protocol.RegisterBroker, h, nil, encode(t, full(1, "T"))))
 	_, err := p.read()
-	require.Error(t, err, "the connection is closed")
+	require.ErrorIs(t, err, io.EOF, "the connection is closed")
 	_, code := client.route("T")
 	require.Equal(t, protocol.TopicNotExist, code)
 }

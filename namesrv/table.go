@@ -185,7 +185,7 @@ func older(a, b protocol.DataVersion) bool {
 
 // adopt makes conn the connection that m lives by. Call it with writing held.
 func (t *Table) adopt(m *member, conn uint64) {
-	if m.conn == conn && t.byConn[conn] != nil {
+	if _, has := t.byConn[conn][m]; has {
 		return
 	}
 	t.disown(m)

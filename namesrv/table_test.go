@@ -348,6 +348,24 @@ func TestSplitRegistration(t *testing.T) {
 	}
 }
 
+// A broker's table has just grown to two parts, and no part has been seen yet.
+func TestFirstSplitRegistration(t *testing.T) {
+	b := newBed(t)
+	var names []string
+	for i := range splitRegistrationSize {
+		names = append(names, fmt.Sprintf("T%04d", i))
+	}
+	b.register(full(1, names[:splitRegistrationSize-4]...))
+	for i := range 4 {
+		b.register(body(int64(2+i), names[splitRegistrationSize-4+i]))
+	}
+	b.pass(time.Minute)
+	b.register(full(10, names[:splitRegistrationSize-3]...))
+	for _, name := range names {
+		require.NotNil(t, b.route(name), "%s", name)
+	}
+}
+
 func TestBodyWithoutTheBirthTopicsDeletesNothing(t *testing.T) {
 	b := newBed(t)
 	b.register(body(1, "T", "U"))
@@ -463,6 +481,7 @@ func TestWritePermission(t *testing.T) {
 
 	b.register(full(1, "T"))
 	b.register(full(2, "T", "U"))
+	b.Invalidate()
 	require.Equal(t, []string{"b:4/0@10.0.0.1:10911"}, b.route("T").brokers(), "other topics' changes do not undo it")
 	require.Equal(t, []string{"b:6/0@10.0.0.1:10911"}, b.route("U").brokers())
 	r := full(3, "T", "U")
