@@ -156,10 +156,10 @@ func (b *Broker) openStore(c Config, host netip.AddrPort, levels delay.Levels) (
 		options.Flush = store.SyncFlush
 	}
 	if s.IndexEnable {
-		options.OpenIndex = func(clean bool) (store.Indexer, error) {
+		options.OpenIndex = func(clean bool, synced int64) (store.Indexer, error) {
 			var err error
 			b.index, err = index.Open(c.FS, filepath.Join(s.StoreRoot, "index"), index.Options{
-				Slots: s.IndexSlots, Entries: s.IndexEntries, Unclean: !clean, Logger: b.log,
+				Slots: s.IndexSlots, Entries: s.IndexEntries, Unclean: !clean, SyncedTime: synced, Logger: b.log,
 			})
 			return b.index, err
 		}

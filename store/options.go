@@ -47,9 +47,10 @@ type Options struct {
 	StoreHost      netip.AddrPort // this broker's address, part of every record
 
 	Index Indexer // [none]
-	// OpenIndex makes the Index once the folder is locked, so that a second process can't touch its files; clean says
-	// that the last stop was. Whoever made the index closes it, before the store. [Index as it is]
-	OpenIndex func(clean bool) (Indexer, error)
+	// OpenIndex makes the Index once the folder is locked, so that a second process can't touch its files. clean says
+	// that the last stop was; else what is about messages stored up to synced (ms, by the checkpoint; 0: not known) can
+	// be relied on. Whoever made the index closes it, before the store. [Index as it is]
+	OpenIndex func(clean bool, synced int64) (Indexer, error)
 	// TagsCode is what a message's consume queue entry carries for filters. It must depend on the record alone, for
 	// it is called again when queues are rebuilt. [message.TagsCode of the TAGS property]
 	TagsCode func(r *message.Record) int64

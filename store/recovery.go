@@ -48,7 +48,7 @@ func (s *Store) recover(clean bool) error {
 	if err := r.settleLog(); err != nil {
 		return err
 	}
-	if index := s.opts.Index; index != nil && index.End() > r.end {
+	if index := s.opts.Index; index != nil && index.End() >= r.end {
 		if err := index.Reset(r.end); err != nil {
 			return fmt.Errorf("cut index at %d: %w", r.end, err)
 		}

@@ -431,8 +431,8 @@ func (x *recordingIndex) Put(r *message.Record) error {
 	}
 	return nil
 }
-func (x *recordingIndex) Flush() error         { return nil }
-func (x *recordingIndex) End() offset.Physical { return x.end }
+func (x *recordingIndex) Flush() error                       { return nil }
+func (x *recordingIndex) End() offset.Physical               { return x.end }
 func (x *recordingIndex) DeleteBefore(offset.Physical) error { return nil }
 
 func (x *recordingIndex) Reset(to offset.Physical) error {

@@ -100,7 +100,7 @@ func open(o Options, lock io.Closer) (*Store, error) {
 		s.dispatcher.deleted, err = loadDeletions(o.FS, filepath.Join(o.Root, deletionsFile))
 	}
 	if err == nil && o.OpenIndex != nil {
-		s.opts.Index, err = o.OpenIndex(clean)
+		s.opts.Index, err = o.OpenIndex(clean, s.checkpoint.index)
 	}
 	if err == nil {
 		err = s.recover(clean)
