@@ -45,24 +45,24 @@ func DecodeRegisterBody(body []byte, compressed bool, version int32) (*RegisterB
 	case !compressed:
 		return out, Unmarshal(body, out)
 	}
-	plain, err := inflate(body)
+	plain, err := inflate(body, maxInflated)
 	if err != nil {
 		return nil, err
 	}
 	return out, out.parse(plain, version >= versionMapping)
 }
 
-func inflate(body []byte) ([]byte, error) {
+func inflate(body []byte, limit int) ([]byte, error) {
 	z, err := zlib.NewReader(bytes.NewReader(body))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrRegister, err)
 	}
-	plain, err := io.ReadAll(io.LimitReader(z, maxInflated+1))
+	plain, err := io.ReadAll(io.LimitReader(z, int64(limit)+1))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", ErrRegister, err)
-	case len(plain) > maxInflated:
-		return nil, fmt.Errorf("%w: it inflates to more than %d bytes", ErrRegister, maxInflated)
+	case len(plain) > limit:
+		return nil, fmt.Errorf("%w: it inflates to more than %d bytes", ErrRegister, limit)
 	}
 	return plain, nil
 }

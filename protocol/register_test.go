@@ -149,8 +149,13 @@ func TestRegisterBodyRefuses(t *testing.T) {
 	}
 	_, err = DecodeRegisterBody([]byte("{}"), true, 493)
 	require.ErrorIs(t, err, ErrRegister, "not compressed")
-	_, err = DecodeRegisterBody(deflate(t, make([]byte, maxInflated+1)), true, 493)
-	require.ErrorContains(t, err, "inflates to more than", "a bomb")
+	bomb := deflate(t, make([]byte, 1<<20))
+	plain, err := inflate(bomb, 1<<20)
+	require.NoError(t, err)
+	require.Len(t, plain, 1<<20)
+	_, err = inflate(bomb, 1<<20-1)
+	require.ErrorIs(t, err, ErrRegister)
+	require.ErrorContains(t, err, "inflates to more than 1048575 bytes")
 }
 
 func TestBodyCRCIsTheOneThatBrokersSend(t *testing.T) {
