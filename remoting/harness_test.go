@@ -174,3 +174,9 @@ func steady(t testing.TB, number func() int64) {
 		return time.Since(since) > 150*time.Millisecond
 	}, "does not come to rest")
 }
+
+// settled waits until nothing is in flight: a reply counts as such for a moment after it was sent.
+func settled(t testing.TB, ts *testServer) {
+	t.Helper()
+	eventually(t, func() bool { return ts.Stats().InFlight == 0 }, "requests are left in flight")
+}

@@ -251,7 +251,7 @@ func (s *Server) serve(ctx context.Context, listeners []net.Listener, giveUp con
 	var err error
 	select {
 	case <-idle:
-	case <-time.After(s.cfg.StopTimeout):
+	case <-time.After(max(s.cfg.StopTimeout, time.Second)): // since giveUp; they may need a moment on a busy machine
 		err = ErrStillRunning // their goroutines end when they do
 	}
 	_ = s.engine.Stop()
