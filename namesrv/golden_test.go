@@ -90,8 +90,10 @@ func TestGoldenRegistrations(t *testing.T) {
 	require.Equal(t, []string{"wire-a:6/0@127.0.0.2:11911"}, route.brokers())
 	topics, _ := s.table.Size()
 	require.Equal(t, 17, topics)
-	for _, name := range []string{"route-default-topic", "route-found", "route-go-client", "route-497-client", "route-rocketmq",
-		"cluster-info", "ns-system-topic-list-ns", "ns-unit-topic-list"} {
+	for _, name := range []string{
+		"route-default-topic", "route-found", "route-go-client", "route-497-client", "route-rocketmq",
+		"cluster-info", "ns-system-topic-list-ns", "ns-unit-topic-list",
+	} {
 		got, want := replay(t, s, name)
 		require.Equal(t, want, got, name)
 	}
@@ -146,8 +148,10 @@ func TestGoldenTools(t *testing.T) {
 	s := start(t, Config{})
 	p := dial(t, s)
 	requireCode(t, protocol.Success, p.register(wireBroker(t, "127.0.0.2:11911")))
-	for _, name := range []string{"ns-all-topic-list", "ns-topics-by-cluster", "ns-wipe-write-perm", "ns-add-write-perm",
-		"ns-put-kv", "ns-get-kv", "ns-kvlist-by-namespace", "ns-delete-kv", "ns-get-kv-missing", "ns-delete-topic-ns"} {
+	for _, name := range []string{
+		"ns-all-topic-list", "ns-topics-by-cluster", "ns-wipe-write-perm", "ns-add-write-perm",
+		"ns-put-kv", "ns-get-kv", "ns-kvlist-by-namespace", "ns-delete-kv", "ns-get-kv-missing", "ns-delete-topic-ns",
+	} {
 		got, want := replay(t, s, name)
 		require.Equal(t, want, got, name)
 	}

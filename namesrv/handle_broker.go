@@ -120,7 +120,7 @@ func (s *Server) unregisterBroker(r *remoting.Request) (protocol.Reply, error) {
 		return protocol.Reply{}, err
 	}
 	if gone, ok := s.table.Unregister(h.ClusterName, h.BrokerName, h.BrokerAddr); ok {
-		s.logGone("broker unregistered", gone)
+		s.logOf(gone).Info("broker unregistered")
 	}
 	return protocol.Reply{}, nil
 }

@@ -90,14 +90,16 @@ func newJavaBroker(t testing.TB, version, namesrvAddr string, extra ...string) *
 		TB:   t,
 		log:  dir + "/broker.log",
 		addr: fmt.Sprintf("127.0.0.1:%d", port),
-		command: []string{"java",
+		command: []string{
+			"java",
 			"--add-opens", "java.base/java.nio=ALL-UNNAMED", "--add-opens", "java.base/sun.nio.ch=ALL-UNNAMED",
 			"--add-opens", "java.base/java.lang=ALL-UNNAMED", "--add-opens", "java.base/java.util=ALL-UNNAMED",
 			// Without these two 4.9.7 fails in its shutdown, before it unregisters.
 			"--add-opens", "java.base/jdk.internal.ref=ALL-UNNAMED", "--add-exports", "java.base/jdk.internal.ref=ALL-UNNAMED",
 			"-Xms512m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:MaxDirectMemorySize=512m",
 			"-Duser.home=" + dir, "-Drocketmq.home.dir=" + dir,
-			"-cp", filepath.Join(javaLib(t, version), "*"), "org.apache.rocketmq.broker.BrokerStartup", "-c", dir + "/broker.conf"},
+			"-cp", filepath.Join(javaLib(t, version), "*"), "org.apache.rocketmq.broker.BrokerStartup", "-c", dir + "/broker.conf",
+		},
 	}
 }
 

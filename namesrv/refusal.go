@@ -14,7 +14,7 @@ var (
 	errNoRoute   = errors.New("No topic route info in name server for the topic") //nolint:staticcheck // RocketMQ's text
 	errNoConfig  = errors.New("No config item")                                   //nolint:staticcheck // RocketMQ's text
 	errDisabled  = errors.New("disable")
-	errProtected = errors.New("Can not update config in black list.") //nolint:staticcheck // RocketMQ's text
+	errProtected = errors.New("config in black list can not be updated")
 	errEmptyKey  = errors.New("namespace and key must not be empty")
 )
 

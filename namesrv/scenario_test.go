@@ -310,7 +310,8 @@ func TestScenario4_15ConcurrentCreation(t *testing.T) {
 		version, err := protocol.Marshal(&protocol.DataVersion{Counter: counter, Timestamp: 1000})
 		require.NoError(t, err)
 		rep := c.ask(protocol.QueryDataVersion, &protocol.QueryDataVersionRequest{
-			BrokerName: "b", BrokerAddr: "10.0.0.1:10911", ClusterName: "c"}, nil, version)
+			BrokerName: "b", BrokerAddr: "10.0.0.1:10911", ClusterName: "c",
+		}, nil, version)
 		requireCode(t, protocol.Success, rep)
 		v, _ := rep.Fields.Get("changed")
 		return v

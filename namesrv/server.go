@@ -159,7 +159,7 @@ func (s *Server) expireLoop(ctx context.Context) {
 		case <-tick.C:
 		}
 		for _, gone := range s.table.Expire(interval) {
-			s.logGone("broker expired", gone)
+			s.logOf(gone).Info("broker expired")
 			// The broker may be alive behind a dead connection: closing it makes it come back over a new one.
 			if c, ok := s.conns.Load(gone.Conn); ok && gone.LastConn {
 				c.(*remoting.Conn).Close()
@@ -172,12 +172,12 @@ func (s *Server) expireLoop(ctx context.Context) {
 func (s *Server) connClosed(c *remoting.Conn) {
 	s.conns.Delete(c.ID())
 	for _, gone := range s.table.ConnClosed(c.ID()) {
-		s.logGone("broker connection closed", gone)
+		s.logOf(gone).Info("broker connection closed")
 	}
 }
 
-func (s *Server) logGone(msg string, gone Gone) {
-	s.log.Info(msg, "broker", gone.Broker, "id", gone.ID, "cluster", gone.Cluster, "addr", gone.Addr)
+func (s *Server) logOf(gone Gone) *slog.Logger {
+	return s.log.With("broker", gone.Broker, "id", gone.ID, "cluster", gone.Cluster, "addr", gone.Addr)
 }
 
 // handler answers one request. An error is answered with the code that refusal gives it.

@@ -78,8 +78,11 @@ func TestRegistrationBodies(t *testing.T) {
 	require.False(t, s.table.Registered())
 	h.BodyCRC32 = 0
 
-	for _, bad := range [][]byte{[]byte("{"), []byte("[]x"), []byte(strings.Repeat("[", 5000)), []byte(`{"topicConfigSerializeWrapper":7}`),
-		body[:len(body)-1], {0xff, 0, 1}} {
+	for _, bad := range [][]byte{
+		[]byte("{"), []byte("[]x"), []byte(strings.Repeat("[", 5000)), []byte(`{"topicConfigSerializeWrapper":7}`),
+		body[:len(body)-1],
+		{0xff, 0, 1},
+	} {
 		rep := p.ask(protocol.RegisterBroker, h, nil, bad)
 		requireCode(t, protocol.SystemError, rep)
 		require.Contains(t, rep.Remark, "malformed")
