@@ -106,9 +106,12 @@ func (s *Store) saveCheckpoint() error {
 
 // runCheckpointer writes checkpoints while there is something new, and spends no more than a tenth of the time on it.
 func (s *Store) runCheckpointer(ctx context.Context) error {
-	timer := time.NewTimer(s.opts.CheckpointInterval)
+	first, saved := s.opts.CheckpointInterval, s.Dispatched()
+	if !s.wasClean {
+		first, saved = 0, -1 // what recovery has just gone through need not be gone through again
+	}
+	timer := time.NewTimer(first)
 	defer timer.Stop()
-	saved := s.Dispatched()
 	for {
 		select {
 		case <-ctx.Done():

@@ -38,6 +38,7 @@ type Store struct {
 	checkpoint checkpoint
 	prepare    signal
 	damage     []Span // what recovery skipped
+	wasClean   bool   // the stop before Open
 
 	cleaning sync.Mutex            // held while the log's oldest segments go
 	tooFull  atomic.Pointer[error] // why appends are refused until the disk has room
@@ -103,6 +104,7 @@ func open(o Options, lock io.Closer) (*Store, error) {
 		s.opts.Index, err = o.OpenIndex(clean, s.checkpoint.index)
 	}
 	if err == nil {
+		s.wasClean = clean
 		err = s.recover(clean)
 	}
 	if err != nil {
