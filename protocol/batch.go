@@ -20,8 +20,8 @@ type BatchMessage struct {
 	Properties []byte
 }
 
-// EachBatchMessage calls fn with the messages of a batch, in order, until fn fails. Whether all of the batch is sound is
-// known only at its end: fn should change nothing that can't be undone.
+// EachBatchMessage calls fn with the messages of a batch, in order, until fn fails. Whether all of the batch is sound
+// is known only at its end: fn should change nothing that can't be undone.
 func EachBatchMessage(body []byte, fn func(BatchMessage) error) error {
 	be := binary.BigEndian
 	for n := 0; len(body) > 0; n++ {

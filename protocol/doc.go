@@ -10,8 +10,8 @@
 //	       body, up to the end
 //
 // FrameSize finds a frame's end in a stream, Decode takes it apart into a Command without copying, Command.ReadHeader
-// fills the struct of the request. AppendRequest, AppendReply and AppendReplyHead go the other way. Headers are declared
-// once, in headers_*.go; headergen writes their methods.
+// fills the struct of the request. AppendRequest, AppendReply and AppendReplyHead go the other way. Headers are
+// declared once, in headers_*.go; headergen writes their methods.
 //
 // What Decode returns, body and fields, is part of the frame's bytes and lives as long as these. What ReadHeader and
 // Unmarshal fill is copied and lives by itself.

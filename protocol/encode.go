@@ -20,7 +20,9 @@ type Reply struct {
 // AppendRequest encodes a whole frame after dst: a request of the given code, with the fields of h (which may be nil)
 // and extra. A code that the binary header has no room for, as those of POP, is sent as JSON whatever the codec. It
 // allocates nothing if dst has room. That the frame is no larger than MaxFrame is up to the caller.
-func AppendRequest(dst []byte, codec Codec, c RequestCode, opaque int32, oneway bool, h Header, extra []KV, body []byte) []byte {
+func AppendRequest(dst []byte, codec Codec, c RequestCode, opaque int32, oneway bool, h Header, extra []KV,
+	body []byte,
+) []byte {
 	var flag int32
 	if oneway {
 		flag = FlagOneway
@@ -30,14 +32,15 @@ func AppendRequest(dst []byte, codec Codec, c RequestCode, opaque int32, oneway 
 	return append(dst, body...)
 }
 
-// AppendReply encodes a whole frame after dst: the answer to the request with the given opaque. It always has fields, if
-// only an empty set, since Java's producers fail without. It allocates nothing if dst has room. That the frame is no
+// AppendReply encodes a whole frame after dst: the answer to the request with the given opaque. It always has fields,
+// if only an empty set, since Java's producers fail without. It allocates nothing if dst has room. That the frame is no
 // larger than MaxFrame is up to the caller.
 func AppendReply(dst []byte, codec Codec, opaque int32, r *Reply) []byte {
 	return append(AppendReplyHead(dst, codec, opaque, r, len(r.Body)), r.Body...)
 }
 
-// AppendReplyHead is AppendReply without the body: bodyLen bytes must follow on the connection. r.Body is not looked at.
+// AppendReplyHead is AppendReply without the body: bodyLen bytes must follow on the connection. r.Body is not looked
+// at.
 func AppendReplyHead(dst []byte, codec Codec, opaque int32, r *Reply, bodyLen int) []byte {
 	head := head{codec: codec, code: int32(r.Code), opaque: opaque, flag: FlagResponse, fields: true}
 	return head.append(dst, r.Remark, r.Header, r.Extra, bodyLen)

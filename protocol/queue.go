@@ -16,7 +16,9 @@ type MessageQueue struct {
 }
 
 func compareQueues(a, b MessageQueue) int {
-	return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.BrokerName, b.BrokerName), cmp.Compare(a.QueueID, b.QueueID))
+	return cmp.Or(
+		cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.BrokerName, b.BrokerName), cmp.Compare(a.QueueID, b.QueueID),
+	)
 }
 
 // appendJSON writes what Marshal would.
@@ -71,7 +73,8 @@ type Codes []int32
 // UnmarshalJSON reads numbers and strings.
 func (c *Codes) UnmarshalJSON(data []byte) error {
 	*c = nil
-	for _, part := range bytes.FieldsFunc(data, func(r rune) bool { return r == '[' || r == ']' || r == ',' || r <= ' ' }) {
+	between := func(r rune) bool { return r == '[' || r == ']' || r == ',' || r <= ' ' }
+	for _, part := range bytes.FieldsFunc(data, between) {
 		n, ok := atoi(bytes.Trim(part, `"`))
 		if !ok || int64(int32(n)) != n {
 			if string(data) == "null" {

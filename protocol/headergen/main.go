@@ -171,7 +171,8 @@ func (h *header) write(b *bytes.Buffer) {
 		}
 		fmt.Fprintf(b, "\tif %s {\n\t\t%s\n\t}\n", f.isSet(), f.writes())
 	}
-	fmt.Fprintf(b, "}\n\n// SetField implements Header.\nfunc (h *%s) SetField(key string, value []byte) error {\n\tswitch key {\n", h.name)
+	fmt.Fprintf(b, "}\n\n// SetField implements Header.\nfunc (h *%s) SetField(key string, value []byte) error {\n", h.name)
+	fmt.Fprintf(b, "\tswitch key {\n")
 	for _, f := range h.fields {
 		fmt.Fprintf(b, "\tcase %q:\n", f.names[0])
 		if len(f.names) > 1 {
