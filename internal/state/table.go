@@ -81,11 +81,33 @@ type table[V any] struct {
 
 	saveMu sync.Mutex // one writer of the file at a time; held during its I/O, guards nothing that a reader needs
 	saved  uint64     // guarded by saveMu: serial of what is in the file
+
+	tried atomic.Pointer[view[V]] // the last that was written to the file, or could not be
 }
 
 func (t *table[V]) get(name string) (*V, bool) {
 	v, ok := t.now.Load().entries[name]
 	return v, ok
+}
+
+// written is get for who lets others rely on the entry. One so new that another goroutine is still writing it to the file
+// is waited for; one that could not be written is not.
+func (t *table[V]) written(name string) (*V, bool) {
+	v, ok := t.get(name)
+	if !ok || t.hasTried(name) {
+		return v, ok
+	}
+	t.saveMu.Lock()
+	defer t.saveMu.Unlock()
+	if !t.hasTried(name) {
+		_ = t.write() // whoever made the entry is about to try again, and logs it
+	}
+	return v, ok
+}
+
+func (t *table[V]) hasTried(name string) bool {
+	tried := t.tried.Load()
+	return tried != nil && tried.entries[name] != nil
 }
 
 // edit is the inside of one change.
@@ -156,6 +178,7 @@ func (t *table[V]) save(serial uint64) error {
 
 func (t *table[V]) write() error {
 	v := t.now.Load()
+	defer t.tried.Store(v)
 	data, err := t.encode(v)
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", t.path, err)

@@ -10,10 +10,11 @@ import (
 // send names, usually TBW102, if that lets itself be inherited from: with its permissions and as many queues as the
 // send asks for, but no more than the pattern has.
 //
-// Errors: protocol.ErrTopicName, ErrNoTopic. That the file could not be written is logged and no error: the message
+// When it returns the topic is in the file, whoever created it: a message in a topic that a power cut takes away can't be
+// read. Errors: protocol.ErrTopicName, ErrNoTopic. That the file could not be written is logged and no error: the message
 // will meet the same disk.
 func (t *Topics) CreateOnSend(topic, pattern string, queues int32, unit bool) (*protocol.TopicConfig, error) {
-	if c, ok := t.get(topic); ok {
+	if c, ok := t.written(topic); ok {
 		return c, nil
 	}
 	if err := protocol.ValidateTopic(topic); err != nil {
@@ -65,7 +66,7 @@ func (t *Topics) CreateDLQ(group string) (*protocol.TopicConfig, error) {
 }
 
 func (t *Topics) createFor(group, topic string, queues int32, unit bool) (*protocol.TopicConfig, error) {
-	if c, ok := t.get(topic); ok {
+	if c, ok := t.written(topic); ok {
 		return c, nil
 	}
 	if err := protocol.ValidateGroup(group); err != nil {
@@ -83,7 +84,7 @@ func (t *Topics) createFor(group, topic string, queues int32, unit bool) (*proto
 
 // CreateSystem returns one of the broker's own topics, which is made when it is first needed.
 func (t *Topics) CreateSystem(topic string, queues int32) *protocol.TopicConfig {
-	if c, ok := t.get(topic); ok {
+	if c, ok := t.written(topic); ok {
 		return c
 	}
 	return t.create(newTopic(topic, queues, permRW))

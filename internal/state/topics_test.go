@@ -6,6 +6,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -98,6 +99,36 @@ func TestWithoutAutoCreateThereIsNoPattern(t *testing.T) {
 	require.False(t, ok)
 	require.Len(t, changes, 1)
 	require.Equal(t, []string{"TBW102"}, changes[0].Deleted)
+}
+
+// One producer's send creates the topic; another's, which comes while that is still being written, must not be answered
+// before: its message could be safe, and its topic not.
+func TestNobodySendsToATopicThatIsNotOnTheDiskYet(t *testing.T) {
+	fsys := vfstest.New()
+	topics := openTopics(t, topicOptions(fsys))
+	second := make(chan error, 1)
+	asked, early := false, false
+	fsys.SetFault(func(op vfstest.Op) *vfstest.Fault {
+		if op.Kind != vfstest.OpSync || asked {
+			return nil
+		}
+		asked = true
+		go func() { // owned: by this test, which waits for second
+			_, err := topics.CreateOnSend("T", "TBW102", 4, false)
+			second <- err
+		}()
+		select {
+		case err := <-second:
+			early = true
+			second <- err
+		case <-time.After(50 * time.Millisecond):
+		}
+		return nil
+	})
+	_, err := topics.CreateOnSend("T", "TBW102", 4, false)
+	require.NoError(t, err)
+	require.NoError(t, <-second)
+	require.False(t, early, "the second send went on before the topic was on the disk")
 }
 
 func TestCreateOnSend(t *testing.T) {
