@@ -162,6 +162,28 @@ func TestFailedSyncIsForEver(t *testing.T) {
 	require.NotEmpty(t, readQueue(t, s, "T", 0))
 }
 
+// The checkpointer may be waiting for its turn to sync while the flusher's sync fails, and the kernel tells of lost pages
+// only once: then the checkpointer raised the flushed mark over them.
+func TestFailedSyncIsForEverForWhoWaitedMeanwhile(t *testing.T) {
+	disk := vfstest.New()
+	s := mustOpen(t, small(disk))
+	safe := put(t, s, text("T", 0, "safe"))
+	_, err := s.Append(text("T", 0, "lost"))
+	require.NoError(t, err)
+	disk.SetFault(func(op vfstest.Op) *vfstest.Fault {
+		if isLogSync(op) {
+			return &vfstest.Fault{Err: errDisk}
+		}
+		return nil
+	})
+	require.ErrorIs(t, s.log.flush(), errDisk)
+	disk.SetFault(nil)
+	require.ErrorIs(t, s.saveCheckpoint(), errDisk)
+	require.Equal(t, safe.End, s.Flushed())
+	s = mustOpen(t, small(disk.CrashClone(vfstest.KeepNothing, 0)))
+	require.Equal(t, []string{"safe"}, bodies(readQueue(t, s, "T", 0)))
+}
+
 func TestFailedWriteIsForEver(t *testing.T) {
 	for _, short := range []int{0, 50} {
 		disk := vfstest.New()
