@@ -9,7 +9,6 @@ package atomicfile
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path/filepath"
 
@@ -35,7 +34,7 @@ func Write(fsys vfs.FS, path string, data []byte) error {
 	if err := writeTemp(fsys, path+tempSuffix, data); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	old, err := readAll(fsys, path)
+	old, err := vfs.ReadFile(fsys, path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
@@ -85,7 +84,7 @@ var errInvalid = errors.New("content not valid")
 func hide(err error) error { return errors.New(err.Error()) }
 
 func readValid(fsys vfs.FS, path string, valid func([]byte) error) ([]byte, error) {
-	data, err := readAll(fsys, path)
+	data, err := vfs.ReadFile(fsys, path)
 	if err != nil {
 		return nil, err
 	}
@@ -93,22 +92,6 @@ func readValid(fsys vfs.FS, path string, valid func([]byte) error) ([]byte, erro
 		return nil, fmt.Errorf("%w: %w", errInvalid, hide(err))
 	}
 	return data, nil
-}
-
-func readAll(fsys vfs.FS, path string) ([]byte, error) {
-	f, err := fsys.OpenReadOnly(path)
-	if err != nil {
-		return nil, err
-	}
-	size, err := f.Size()
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	data := make([]byte, size)
-	if _, err := f.ReadAt(data, 0); err != nil && !(errors.Is(err, io.EOF) && size == 0) {
-		return nil, errors.Join(err, f.Close())
-	}
-	return data, f.Close()
 }
 
 func replace(fsys vfs.FS, path string, data []byte) error {

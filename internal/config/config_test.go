@@ -316,7 +316,7 @@ func TestUpdateFileKeepsCommentsAndABackup(t *testing.T) {
 
 	fresh := filepath.Join(t.TempDir(), "new.conf")
 	require.NoError(t, UpdateFile(vfs.OS{}, fresh, Pair{Key: "a", Value: "1"}, Pair{Key: "b", Value: "2"}))
-	text, err := ReadFile(vfs.OS{}, fresh)
+	text, err := vfs.ReadFile(vfs.OS{}, fresh)
 	require.NoError(t, err)
 	require.Equal(t, "a=1\nb=2\n", string(text))
 }

@@ -3,30 +3,11 @@ package config
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 
 	"github.com/ratchetmq/ratchet/internal/atomicfile"
 	"github.com/ratchetmq/ratchet/internal/vfs"
 )
-
-// ReadFile returns the text of a .properties file.
-func ReadFile(fsys vfs.FS, path string) ([]byte, error) {
-	f, err := fsys.OpenReadOnly(path)
-	if err != nil {
-		return nil, err
-	}
-	size, err := f.Size()
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	text := make([]byte, size)
-	n, err := f.ReadAt(text, 0)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, errors.Join(err, f.Close())
-	}
-	return text[:n], f.Close()
-}
 
 // UpdateFile changes keys in a .properties file: only the lines of those keys change, comments and everything else
 // stay, and after a crash at any moment the file is the old or the new one. The old one is kept as <path>.bak. RocketMQ
@@ -34,7 +15,7 @@ func ReadFile(fsys vfs.FS, path string) ([]byte, error) {
 //
 // Two calls for the same path must not overlap.
 func UpdateFile(fsys vfs.FS, path string, pairs ...Pair) error {
-	text, err := ReadFile(fsys, path)
+	text, err := vfs.ReadFile(fsys, path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("read %s: %w", path, err)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io"
 	"sync"
 	"sync/atomic"
 
@@ -256,21 +255,4 @@ func (j *journal) heal(through uint64) {
 		j.failure = nil
 		j.failing.Store(false)
 	}
-}
-
-func readAll(fsys vfs.FS, path string) ([]byte, error) {
-	f, err := fsys.OpenReadOnly(path)
-	if err != nil {
-		return nil, err
-	}
-	size, err := f.Size()
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	data := make([]byte, size)
-	n, err := f.ReadAt(data, 0)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, errors.Join(err, f.Close())
-	}
-	return data[:n], f.Close()
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/ratchetmq/ratchet/internal/atomicfile"
 	"github.com/ratchetmq/ratchet/internal/offset"
+	"github.com/ratchetmq/ratchet/internal/vfs"
 	"github.com/ratchetmq/ratchet/protocol"
 )
 
@@ -154,7 +155,7 @@ func (o *Offsets) journalPath(generation uint64) string {
 func (o *Offsets) readJournals(generations []uint64, apply func(record)) error {
 	for i, generation := range generations {
 		path := o.journalPath(generation)
-		data, err := readAll(o.opts.FS, path)
+		data, err := vfs.ReadFile(o.opts.FS, path)
 		if err != nil {
 			return err
 		}
