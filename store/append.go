@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"strings"
 	"sync"
 	"syscall"
+	"unsafe"
 
 	"github.com/ratchetmq/ratchet/internal/offset"
 	"github.com/ratchetmq/ratchet/message"
@@ -82,10 +82,8 @@ func (s *Store) Append(msgs ...Message) (Appended, error) {
 
 func (s *Store) check(m *Message) error {
 	switch {
-	case m.Topic == "" || len(m.Topic) > message.MaxTopic || m.QueueID < 0:
+	case m.QueueID < 0 || !storableTopic(unsafe.Slice(unsafe.StringData(m.Topic), len(m.Topic))):
 		return ErrTopic
-	case m.Topic == "." || m.Topic == ".." || strings.ContainsAny(m.Topic, "/\x00"):
-		return ErrTopic // it names a folder
 	case len(m.Properties) > message.MaxPropertiesSize:
 		return ErrProperties
 	case len(m.Body) > s.opts.MaxMessageSize:

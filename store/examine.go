@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 
@@ -33,7 +34,20 @@ const (
 	headSize = message.PosPhysicalOffset + 8
 	// sector is the smallest part of a file that a disk loses on its own.
 	sector = 512
+	// maxIndex is above any queue offset that there can be, and low enough to count bytes with.
+	maxIndex = 1 << 56
 )
+
+// storableTopic says whether a name can be that of a folder. No checksum covers it in a record.
+func storableTopic(name []byte) bool {
+	switch {
+	case len(name) == 0 || len(name) > message.MaxTopic:
+		return false
+	case name[0] == '.' && (len(name) == 1 || len(name) == 2 && name[1] == '.'):
+		return false
+	}
+	return bytes.IndexByte(name, '/') < 0 && bytes.IndexByte(name, 0) < 0
+}
 
 // examine says what stands at position pos; b are the bytes from there on, seg is the segment's place in the log. It is
 // pure: recovery, dispatch and reads by position all decide by it.
@@ -68,6 +82,9 @@ func examine(b []byte, pos offset.Physical, seg Span) finding {
 	r, err := message.Parse(b[:size])
 	if err == nil {
 		err = r.CheckBody()
+	}
+	if err == nil && (r.QueueID < 0 || uint64(r.QueueOffset) > maxIndex || !storableTopic(r.Topic)) {
+		err = fmt.Errorf("%w: topic %q, queue %d, offset %d", message.ErrCorrupt, r.Topic, r.QueueID, r.QueueOffset)
 	}
 	if err == nil {
 		props := int(size) - len(r.Properties)

@@ -187,13 +187,25 @@ func (r *recovery) countEntries(q *queue, ok func(entry) bool) (int64, error) {
 		return 0, nil
 	}
 	first, end := files[0], files[len(files)-1]+r.s.files.units
+	w := entryWindow{files: r.s.files, queue: q, limit: end}
 	var err error
-	n := sort.Search(int(end-first), func(i int) bool {
-		e, e2 := r.s.files.entry(q, first+int64(i))
-		err = errors.Join(err, e2)
-		return e2 != nil || !ok(e)
-	})
-	return first + int64(n), err
+	search := func(from, to int64) int64 {
+		return from + int64(sort.Search(int(to-from), func(i int) bool {
+			e, e2 := w.entry(from + int64(i))
+			err = errors.Join(err, e2)
+			return e2 != nil || !ok(e)
+		}))
+	}
+	// Most queues are short: their end is in the first block, which is read as a whole.
+	block := min(first+entryBlock, end)
+	if _, err := w.entry(first); err != nil {
+		return first, err
+	}
+	n := search(first, block)
+	if n == block {
+		n = search(block, end)
+	}
+	return n, err
 }
 
 // startWithoutLog: the log is gone but queues may be there. Their numbers stay used, and so do the positions that they

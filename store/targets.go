@@ -35,7 +35,7 @@ func eachTarget(r *message.Record, fn func(target)) {
 		name, names, _ = bytes.Cut(names, []byte{','})
 		off, offsets, _ = bytes.Cut(offsets, []byte{','})
 		index, err := strconv.ParseInt(string(off), 10, 64)
-		if err != nil || index < 0 || !bytes.HasPrefix(name, multiPrefix) || bytes.IndexByte(name, '/') >= 0 {
+		if err != nil || uint64(index) > maxIndex || !bytes.HasPrefix(name, multiPrefix) || !storableTopic(name) {
 			continue
 		}
 		fn(target{name, 0, index})
