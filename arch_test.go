@@ -20,7 +20,7 @@ const module = "github.com/ratchetmq/ratchet/"
 
 // allowed is every arrow between the project's packages that may be: importer to imported. Arrows go down the page.
 var allowed = map[string][]string{
-	"cmd/ratchet":           {"broker", "namesrv", "remoting", "protocol", "message", "internal/config", "internal/vfs"},
+	"cmd/ratchet":           {"broker", "namesrv", "inspect", "remoting", "protocol", "message", "internal/config", "internal/vfs"},
 	"ratchettest":           {"broker", "namesrv", "internal/config"},
 	"broker":                {"processor", "delay", "store", "store/index", "remoting", "protocol", "message", "internal/config", "internal/state", "internal/vfs", "internal/offset"},
 	"processor":             {"delay", "store", "store/index", "remoting", "protocol", "message", "internal/config", "internal/state", "internal/offset"},
@@ -29,6 +29,7 @@ var allowed = map[string][]string{
 	"store":                 {"message", "internal/atomicfile", "internal/offset", "internal/vfs"},
 	"store/index":           {"message", "internal/offset", "internal/vfs"},
 	"remoting":              {"protocol"},
+	"inspect":               {"message", "internal/vfs", "protocol"},
 	"internal/state":        {"protocol", "message", "internal/atomicfile", "internal/offset", "internal/vfs"},
 	"internal/config":       {"internal/atomicfile", "internal/vfs"},
 	"internal/atomicfile":   {"internal/vfs"},

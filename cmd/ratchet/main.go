@@ -17,6 +17,7 @@ const usage = `ratchet - a message broker and name server for RocketMQ's clients
   ratchet demo                 send and receive a few messages through a running broker
   ratchet namesrv              a name server        [-c namesrv.conf]
   ratchet broker               a broker             [-c broker.conf] [-n host:port;host:port]
+  ratchet inspect              look into a store's folder, verify it, compare two: see ratchet inspect -h
   ratchet version
 
 Each takes -h for its flags.
@@ -33,6 +34,7 @@ var commands = []command{
 	{"demo", runDemo},
 	{"namesrv", runNamesrv},
 	{"broker", runBroker},
+	{"inspect", runInspect},
 	{"version", runVersion},
 }
 
@@ -51,9 +53,15 @@ func run(args []string) int {
 		if c.name != args[0] {
 			continue
 		}
+		var coded exitError
 		switch err := c.run(ctx, args[1:]); {
 		case err == nil || errors.Is(err, flag.ErrHelp):
 			return 0
+		case errors.As(err, &coded):
+			if coded.err != nil {
+				fmt.Fprintf(os.Stderr, "ratchet %s: %v\n", c.name, err)
+			}
+			return coded.code
 		default:
 			fmt.Fprintf(os.Stderr, "ratchet %s: %v\n", c.name, err)
 			return 1
