@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strconv"
 	"sync"
@@ -217,19 +218,31 @@ func (f *queueFiles) syncFile(key fileKey) error {
 	return file.file.Sync()
 }
 
-// cut makes zeros of all that stands from entry end on.
+// cut makes zeros of all that stands from entry end on, and removes the files that begin behind it.
 func (f *queueFiles) cut(q *queue, end int64) error {
 	files := *q.files.Load()
-	keep := sort.Search(len(files), func(i int) bool { return files[i] >= end })
+	keep := sort.Search(len(files), func(i int) bool { return files[i] > end })
 	for _, first := range files[keep:] {
-		if err := f.cutFile(fileKey{q, first}, 0); err != nil {
+		if err := f.remove(fileKey{q, first}); err != nil {
 			return err
 		}
 	}
+	files = slices.Clone(files[:keep])
+	q.files.Store(&files)
 	if keep > 0 && end < files[keep-1]+f.units {
 		return f.cutFile(fileKey{q, files[keep-1]}, end-files[keep-1])
 	}
 	return nil
+}
+
+func (f *queueFiles) remove(key fileKey) error {
+	path := f.path(key)
+	f.logger.Warn("consume queue file behind the queue's end removed", "path", path)
+	err := f.cache.drop(func(k fileKey) bool { return k == key })
+	f.dirtyMu.Lock()
+	f.dirtyDirs[filepath.Dir(path)] = struct{}{}
+	f.dirtyMu.Unlock()
+	return errors.Join(err, f.fs.Remove(path))
 }
 
 // cutFile shortens a file to n entries and gives it back its length, so that all behind them is zero.
