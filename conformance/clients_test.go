@@ -172,7 +172,7 @@ func (p *program) start(tg Target, limit time.Duration, args []string) error {
 			err = errors.New("the server went down")
 		default:
 		}
-		p.err = fmt.Errorf("the program ended without a result: %v; end of its log:\n%s", err, tail(logPath))
+		p.err = fmt.Errorf("the program ended without a result: %w; end of its log:\n%s", err, tail(logPath))
 	}()
 	return nil
 }

@@ -126,7 +126,8 @@ func requireRefused(t *testing.T, c net.Conn) {
 	}
 	size, err := protocol.FrameSize(head)
 	require.NoError(t, err)
-	frame := append(head, make([]byte, size-4)...)
+	frame := make([]byte, size)
+	copy(frame, head)
 	_, err = io.ReadFull(c, frame[4:])
 	require.NoError(t, err)
 	answer, err := protocol.Decode(frame)

@@ -15,12 +15,12 @@ func HashCode(s []byte) int32 {
 		r, size := utf8.DecodeRune(s[i:])
 		i += size
 		if r < 0x10000 {
-			h = 31*h + int32(r)
+			h = 31*h + r
 			continue
 		}
 		r -= 0x10000
-		h = 31*h + int32(0xD800+(r>>10))
-		h = 31*h + int32(0xDC00+(r&0x3FF))
+		h = 31*h + 0xD800 + r>>10
+		h = 31*h + 0xDC00 + r&0x3FF
 	}
 	return h
 }

@@ -87,7 +87,7 @@ func requireCovers(t testing.TB, want, got any, path string) {
 			if empty, ok := value.(map[string]any); ok && len(empty) == 0 && object[key] == nil {
 				continue // static topics, of which there are none
 			}
-			require.True(t, object[key] != nil, "%s.%s is lost", path, key)
+			require.NotNil(t, object[key], "%s.%s is lost", path, key)
 			requireCovers(t, value, object[key], path+"."+key)
 		}
 	case []any:

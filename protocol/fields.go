@@ -226,11 +226,6 @@ func notNumber(name string, value []byte) error {
 	return &FieldError{Field: name, Reason: text + " is not a number"}
 }
 
-func setOptString(p *Opt[string], name string, value []byte) error {
-	p.Set = true
-	return setString(&p.Value, name, value)
-}
-
 func setOptInt32(p *Opt[int32], name string, value []byte) error {
 	p.Set = true
 	return setInt32(&p.Value, name, value)

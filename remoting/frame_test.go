@@ -3,7 +3,6 @@ package remoting
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -120,7 +119,7 @@ func FuzzSplitter(f *testing.F) {
 			require.Equal(t, len(data), n+s.partial(), "no byte is lost")
 			require.True(t, bytes.HasPrefix(data, bytes.Join(parts, nil)))
 		} else {
-			require.True(t, errors.Is(partsErr, protocol.ErrFrame))
+			require.ErrorIs(t, partsErr, protocol.ErrFrame)
 		}
 	})
 }

@@ -154,5 +154,5 @@ func (e *endpoint) warn(msg string, c *Conn, err error) {
 	if skipped > 0 {
 		err = fmt.Errorf("%w (%d other lines left out)", err, skipped)
 	}
-	e.log.Warn(msg, "client", c.RemoteAddr().String(), "err", err)
+	e.log.Warn(msg, "client", c.RemoteAddr().String(), "err", err) //nolint:sloglint // all callers give a constant
 }

@@ -312,7 +312,7 @@ func (s *Server) accept(ctx context.Context, ln net.Listener) error {
 			continue
 		}
 		if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
-			return nil
+			return nil //nolint:nilerr // the listener is closed to stop
 		}
 		if skipped, ok := s.loud.allow(time.Now()); ok {
 			s.log.Error("connection not accepted", "addr", ln.Addr().String(),

@@ -237,8 +237,8 @@ func TestLeftOverRecordsAreNotTaken(t *testing.T) {
 	disk = vfstest.New()
 	o.FS = disk
 	s = mustOpen(t, o)
-	end := put(t, s, text("T", 0, "old0")).End
-	end = put(t, s, text("T", 0, "old1")).End
+	put(t, s, text("T", 0, "old0"))
+	end := put(t, s, text("T", 0, "old1")).End
 	now = now.Add(time.Minute)
 	large := strings.Repeat("n", 4+int(end)/2)
 	require.Equal(t, 2*end, put(t, s, text("T", 0, large)).End)

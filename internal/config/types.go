@@ -17,8 +17,12 @@ const (
 
 var roleNames = []string{"ASYNC_MASTER", "SYNC_MASTER", "SLAVE"}
 
-func (r Role) String() string                { return enumName(int(r), roleNames) }
-func (r Role) MarshalText() ([]byte, error)  { return []byte(r.String()), nil }
+func (r Role) String() string { return enumName(int(r), roleNames) }
+
+// MarshalText is the Java name.
+func (r Role) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText reads the Java name.
 func (r *Role) UnmarshalText(b []byte) error { return readEnum(r, b, roleNames) }
 
 // FlushType says when a send is answered: once written, or once flushed.
@@ -32,8 +36,12 @@ const (
 
 var flushNames = []string{"ASYNC_FLUSH", "SYNC_FLUSH"}
 
-func (f FlushType) String() string                { return enumName(int(f), flushNames) }
-func (f FlushType) MarshalText() ([]byte, error)  { return []byte(f.String()), nil }
+func (f FlushType) String() string { return enumName(int(f), flushNames) }
+
+// MarshalText is the Java name.
+func (f FlushType) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
+
+// UnmarshalText reads the Java name.
 func (f *FlushType) UnmarshalText(b []byte) error { return readEnum(f, b, flushNames) }
 
 func enumName(n int, names []string) string {

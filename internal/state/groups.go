@@ -12,7 +12,7 @@ import (
 	"github.com/ratchetmq/ratchet/protocol"
 )
 
-// ErrNoGroup: the consumer group does not exist, and may not be created on demand.
+// ErrNoGroup says that the consumer group does not exist, and may not be created on demand.
 var ErrNoGroup = errors.New("consumer group does not exist")
 
 // GroupOptions is what Groups needs to know of the broker.

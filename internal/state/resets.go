@@ -90,7 +90,7 @@ func (o *Offsets) settle(p *position, group, topic string, queue int32) {
 
 // replay applies a record to a position, at run time and when the journal is read. The caller holds the shard's lock.
 func (o *Offsets) replay(t *topicOffsets, p *position, r record) {
-	switch r.op {
+	switch r.op { //nolint:exhaustive // removals are of more than a position
 	case opCommit:
 		p.offset = r.offset
 		t.saw(r.queue, r.offset)

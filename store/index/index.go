@@ -34,7 +34,8 @@ const (
 var (
 	// ErrUnavailable means that the index can't be written at present. The log says why, once a minute.
 	ErrUnavailable = errors.New("index unavailable")
-	ErrClosed      = errors.New("index closed")
+	// ErrClosed means that Close was called.
+	ErrClosed = errors.New("index closed")
 )
 
 // Options are what Open needs to know. The zero value is RocketMQ's default.

@@ -58,7 +58,7 @@ func (m *Mem) CrashClone(keep Keep, seed uint64) *Mem {
 }
 
 // adopt makes a node of the clone out of one of the crashed disk.
-func (clone *Mem) adopt(node *inode, keep Keep, coin func() bool) *inode {
+func (m *Mem) adopt(node *inode, keep Keep, coin func() bool) *inode {
 	fresh := &inode{dir: node.dir, dirty: map[int64]bool{}, held: map[int64]bool{}, modTime: node.modTime}
 	if node.dir {
 		return fresh
@@ -66,7 +66,7 @@ func (clone *Mem) adopt(node *inode, keep Keep, coin func() bool) *inode {
 	if keep == KeepAll { // also what a failed Sync has left unsynced and not dirty: the kernel still has it
 		fresh.data = slices.Clone(node.data)
 		fresh.synced = slices.Clone(node.data)
-		clone.holdAs(fresh, node)
+		m.holdAs(fresh, node)
 		return fresh
 	}
 	fresh.data = slices.Clone(node.synced)
@@ -90,7 +90,7 @@ func (clone *Mem) adopt(node *inode, keep Keep, coin func() bool) *inode {
 		}
 	}
 	fresh.synced = slices.Clone(fresh.data)
-	clone.holdAs(fresh, node)
+	m.holdAs(fresh, node)
 	return fresh
 }
 

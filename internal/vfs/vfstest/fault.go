@@ -32,8 +32,9 @@ func (k Kind) Changes() bool {
 	switch k {
 	case OpOpen, OpRead, OpReadDir, OpStat:
 		return false
+	default:
+		return true
 	}
-	return true
 }
 
 // Op is one operation before it is done.
