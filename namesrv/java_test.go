@@ -5,6 +5,7 @@ package namesrv
 import (
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -15,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ratchetmq/ratchet/protocol"
@@ -50,16 +52,16 @@ func javaLib(t testing.TB, version string) string {
 	return lib
 }
 
-// freePort returns a port that a broker may listen on, with the one two below for its second listener.
+// freePort returns a port that a broker may listen on, with the one two below for its second listener. It is outside of
+// the range from which the system takes ports for outgoing connections: the broker binds it only seconds later.
 func freePort(t testing.TB) int {
 	t.Helper()
-	for range 100 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		port := l.Addr().(*net.TCPAddr).Port
-		require.NoError(t, l.Close())
-		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port-2)); err == nil {
-			require.NoError(t, l.Close())
+	free := func(port int) bool {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		return err == nil && l.Close() == nil
+	}
+	for range 1000 {
+		if port := 10_240 + rand.IntN(20_000); free(port) && free(port-2) {
 			return port
 		}
 	}
@@ -126,6 +128,14 @@ func (b *javaBroker) end(signal syscall.Signal) {
 	case <-b.done:
 	case <-time.After(javaStart):
 		require.Fail(b, "the broker does not end")
+	}
+}
+
+// until waits for a condition, for as long as a broker may need to start.
+func (b *javaBroker) until(done func() bool, what string) {
+	b.Helper()
+	if !assert.Eventually(b, done, javaStart, javaStep, what) {
+		require.Fail(b, what, "%s", b.tail())
 	}
 }
 
@@ -211,7 +221,7 @@ func testJavaBroker(t *testing.T, version string) {
 		}
 	}
 	b.start()
-	require.Eventually(t, routed("TBW102"), javaStart, javaStep, "%s", b.tail())
+	b.until(routed("TBW102"), "the first registration")
 	d, _ := client.route("TBW102")
 	require.Equal(t, []string{"java-a:7/0@" + b.addr}, d.brokers())
 	round, _, _ := s.live(b.addr)
@@ -235,7 +245,7 @@ func testJavaBroker(t *testing.T, version string) {
 	require.Equal(t, 1, lines.count("broker connection closed"))
 
 	b.start()
-	require.Eventually(t, routed("KEPT"), javaStart, javaStep, "%s", b.tail())
+	b.until(routed("KEPT"), "the registration after a kill")
 	require.True(t, gone("DELETED")())
 	require.Eventually(t, func() bool { return portOpen(b.addr) }, javaStart, javaStep)
 	b.end(syscall.SIGTERM)
@@ -260,16 +270,16 @@ func TestJavaBrokersThatSpareRegistrations(t *testing.T) {
 			b := newJavaBroker(t, version, s.Addr().String(), "compressedRegister=true", "forceRegister=false")
 			client := dial(t, s)
 			b.start()
-			require.Eventually(t, func() bool {
+			b.until(func() bool {
 				d, _ := client.route("TBW102")
 				return d != nil
-			}, javaStart, javaStep, "%s", b.tail())
+			}, "the first registration")
 
 			// Until nothing changes in the broker any more it registers; then it only asks.
 			var round uint64
 			var seen time.Time
 			quiet := 0
-			require.Eventually(t, func() bool {
+			b.until(func() bool {
 				r, at, ok := s.live(b.addr)
 				if ok && at.After(seen) {
 					seen = at
@@ -278,7 +288,7 @@ func TestJavaBrokersThatSpareRegistrations(t *testing.T) {
 					}
 				}
 				return quiet >= 2
-			}, javaStart, javaStep, "signs of life without registrations\n%s", lines)
+			}, "signs of life without registrations")
 			t.Log(lines)
 			b.end(syscall.SIGKILL)
 		})
