@@ -206,7 +206,10 @@ func (c *checker) place(it *item, p place, file string, at int64) error {
 	if p.index < q.next {
 		c.add("record-order", file, at, "%s/%d@%d: the queue was at %d already", p.topic, p.id, p.index, q.next)
 	}
-	q.next = max(q.next, p.index+1)
+	q.end = max(q.end, p.index+1)
+	if p.index == q.next { // after an offset that may itself be damaged only a matching entry moves it on
+		q.next++
+	}
 	e, entryFile, entryAt, err := c.queues.entryAt(q, p.index, false)
 	if err != nil {
 		return err
@@ -228,6 +231,7 @@ func (c *checker) compare(q *queue, p place, it *item, e, want entry, file strin
 		if p.index < q.high {
 			q.matched++
 		}
+		q.next = max(q.next, p.index+1)
 		if e.tags != want.tags && !e.extTags() {
 			c.add("entry-tags", file, at, "%s/%d@%d: tags code %d, the record at %d makes %d", p.topic, p.id, p.index, e.tags, it.at, want.tags)
 		}

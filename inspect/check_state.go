@@ -119,8 +119,8 @@ func (c *checker) checkOffsets() {
 			for _, id := range slices.Sorted(maps.Keys(table[key])) {
 				off := table[key][id]
 				q := c.queues.get([]byte(topic), id)
-				if q != nil && off > max(q.high, q.next) && !c.config.batch[topic] {
-					c.add("offset-beyond", path, 0, "%s queue %d: offset %d, the queue ends at %d", key, id, off, max(q.high, q.next))
+				if q != nil && off > max(q.high, q.end) && !c.config.batch[topic] {
+					c.add("offset-beyond", path, 0, "%s queue %d: offset %d, the queue ends at %d", key, id, off, max(q.high, q.end))
 				}
 				if off < -1 {
 					c.add("offset-beyond", path, 0, "%s queue %d: offset %d", key, id, off)

@@ -25,6 +25,7 @@ type queue struct {
 
 	matched int64 // live entries whose record has been met
 	next    int64 // index that the next record must have at least; -1 before the first
+	end     int64 // one more than the highest index of any record
 	window  []byte
 	winAt   int64 // its position in the queue's files
 }
