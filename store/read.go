@@ -40,7 +40,13 @@ const (
 	defaultBytes = 256 << 10
 )
 
-var entryBlocks = sync.Pool{New: func() any { return new([entryBlock * entrySize]byte) }}
+// readScratch is what a Read needs besides the caller's slice.
+type readScratch struct {
+	block [entryBlock * entrySize]byte
+	run   [defaultCount]entry
+}
+
+var readScratches = sync.Pool{New: func() any { return new(readScratch) }}
 
 // Read appends messages of a queue to dst, as whole records in order, and returns the extended slice. A record that
 // can't be read is stepped over and counted; it is never an error. An error means that the queue itself can't be read.
@@ -91,13 +97,13 @@ type reading struct {
 	// Entries whose records lie side by side in the log are read together.
 	run   []entry
 	bytes int64 // of run
-	store [defaultCount]entry
 }
 
 func (r *reading) scan() error {
-	block := entryBlocks.Get().(*[entryBlock * entrySize]byte)
-	defer entryBlocks.Put(block)
-	r.run = r.store[:0]
+	scratch := readScratches.Get().(*readScratch)
+	defer readScratches.Put(scratch)
+	block := scratch.block[:]
+	r.run = scratch.run[:0]
 	from, high := int64(r.batch.Next), int64(r.batch.High)
 	if at := r.s.files.present(r.queue, from, high); at > from { // a file is missing
 		r.batch.Holes, r.batch.Next = int(at-from), offset.Queue(at)

@@ -1,0 +1,158 @@
+package store
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ratchetmq/ratchet/internal/offset"
+	"github.com/ratchetmq/ratchet/internal/vfs"
+)
+
+// timed is a store on the real disk, without Run.
+func timed(b *testing.B) *Store {
+	b.Helper()
+	return mustOpen(b, Options{FS: vfs.OS{}, Root: b.TempDir(), SegmentSize: 256 << 20, StoreHost: testHost})
+}
+
+func kilobyte() Message {
+	m := tagged("Topic", 0, "TagA", "")
+	m.Body = make([]byte, 1024)
+	for i := range m.Body {
+		m.Body[i] = byte(i)
+	}
+	return m
+}
+
+func BenchmarkAppend(b *testing.B) {
+	for _, writers := range []int{1, 4, 16} {
+		b.Run(fmt.Sprint("writers=", writers), func(b *testing.B) {
+			s := timed(b)
+			m := kilobyte()
+			b.SetBytes(int64(len(m.Body)))
+			b.ReportAllocs()
+			b.SetParallelism((writers + 1) / 2) // times GOMAXPROCS
+			if writers == 1 {
+				for b.Loop() {
+					if _, err := s.Append(m); err != nil {
+						b.Fatal(err)
+					}
+				}
+				return
+			}
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					if _, err := s.Append(m); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+		})
+	}
+}
+
+func BenchmarkAppendBatchOf32(b *testing.B) {
+	s := timed(b)
+	batch := make([]Message, 32)
+	for i := range batch {
+		batch[i] = kilobyte()
+	}
+	b.SetBytes(32 * 1024)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := s.Append(batch...); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkSyncFlush is 64 appends whose senders all wait for the disk.
+func BenchmarkSyncFlush(b *testing.B) {
+	s := running(b, mustOpen(b, Options{
+		FS: vfs.OS{}, Root: b.TempDir(), SegmentSize: 256 << 20, StoreHost: testHost, Flush: SyncFlush,
+	}))
+	m := kilobyte()
+	b.ReportAllocs()
+	b.SetParallelism(32)
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			a, err := s.Append(m)
+			if err == nil {
+				err = s.awaitFlushed(a.End)
+			}
+			if err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
+}
+
+func BenchmarkRead32(b *testing.B) {
+	for _, queues := range []int32{1, 8} {
+		b.Run(fmt.Sprint("queues=", queues), func(b *testing.B) {
+			s := timed(b)
+			m := kilobyte()
+			const n = 32 * 64
+			for i := range n * queues {
+				m.QueueID = i % queues
+				_, err := s.Append(m)
+				require.NoError(b, err)
+			}
+			level(b, s)
+			buf := make([]byte, 0, 1<<20)
+			b.SetBytes(32 * 1024)
+			b.ReportAllocs()
+			at := offset.Queue(0)
+			for b.Loop() {
+				_, batch, err := s.Read(Query{Topic: "Topic", From: at, MaxMessages: 32}, buf)
+				if err != nil || batch.Count != 32 {
+					b.Fatal(batch, err)
+				}
+				at = batch.Next % n
+			}
+		})
+	}
+}
+
+// BenchmarkDispatch is the way of one message of 1 KiB from the log into its queue, of 8.
+func BenchmarkDispatch(b *testing.B) {
+	s := timed(b)
+	m := kilobyte()
+	b.SetBytes(1024)
+	b.ReportAllocs()
+	for n := 0; n < b.N; {
+		b.StopTimer()
+		for i := 0; i < 1024 && n < b.N; i++ {
+			m.QueueID = int32(i % 8)
+			if _, err := s.Append(m); err != nil {
+				b.Fatal(err)
+			}
+			n++
+		}
+		b.StartTimer()
+		if err := s.dispatcher.drain(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkRecoveryScan is reading 64 MiB of log after a crash.
+func BenchmarkRecoveryScan(b *testing.B) {
+	s := timed(b)
+	m := kilobyte()
+	for range 64 << 10 {
+		_, err := s.Append(m)
+		require.NoError(b, err)
+	}
+	level(b, s)
+	b.SetBytes(64 << 20)
+	for b.Loop() {
+		r := &recovery{s: s, history: newHistory(), based: map[*queue]bool{}}
+		if err := r.scan(); err != nil || r.end != s.Written() {
+			b.Fatal(r.end, err)
+		}
+	}
+}
