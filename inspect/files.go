@@ -29,7 +29,7 @@ func parseFileName(name string) (int64, bool) {
 		return 0, false
 	}
 	start, err := strconv.ParseInt(name, 10, 64)
-	return start, err == nil && start >= 0
+	return start, err == nil && start >= 0 && start < 1<<62 // so that sums with sizes stay positive
 }
 
 // listDataFiles lists a folder's files in the order of their positions; a missing folder has none.

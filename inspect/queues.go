@@ -86,6 +86,9 @@ func (set *queueSet) get(topic []byte, id int32) *queue { return set.byName[stri
 
 // entryAt is the entry at an index; a place that is in no file reads as zeros. fresh asks the disk again.
 func (set *queueSet) entryAt(q *queue, index int64, fresh bool) (e entry, file string, at int64, err error) {
+	if index < 0 || index >= 1<<58 { // damaged; its product would go wrong
+		return entry{}, q.dir, 0, nil
+	}
 	pos := index * entrySize
 	file, at = q.dir, pos
 	for i := len(q.files) - 1; i >= 0; i-- {
@@ -94,7 +97,7 @@ func (set *queueSet) entryAt(q *queue, index int64, fresh bool) (e entry, file s
 			break
 		}
 	}
-	if file == q.dir || index < 0 {
+	if file == q.dir {
 		return entry{}, file, at, nil
 	}
 	if fresh || pos < q.winAt || pos+entrySize > q.winAt+int64(len(q.window)) {

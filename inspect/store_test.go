@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -26,6 +27,29 @@ var host = netip.MustParseAddrPort("127.0.0.1:10911")
 // written is a small store that our own package has written and closed: 40 messages in three queues, log files of 4096
 // bytes, queue files of 16 entries, an index file of 50 slots.
 func written(tb testing.TB) *vfstest.Mem {
+	tb.Helper()
+	once.Do(func() { // the store is copied, not written again, for each test and each input of the fuzzer
+		fsys := write(tb)
+		for _, name := range fsys.Files() {
+			data, err := fsys.ReadFile(name)
+			require.NoError(tb, err)
+			files[name] = data
+		}
+	})
+	fsys := vfstest.New()
+	for name, data := range files {
+		require.NoError(tb, fsys.MkdirAll(filepath.Dir(name)))
+		fsys.WriteFile(name, data)
+	}
+	return fsys
+}
+
+var (
+	once  sync.Once
+	files = map[string][]byte{}
+)
+
+func write(tb testing.TB) *vfstest.Mem {
 	tb.Helper()
 	fsys := vfstest.New()
 	now := time.UnixMilli(1_800_000_000_000)
@@ -50,6 +74,9 @@ func written(tb testing.TB) *vfstest.Mem {
 	require.NoError(tb, s.Run(ctx))
 	require.NoError(tb, s.Close())
 	require.NoError(tb, ix.Close())
+	if spare := root + "/commitlog/00000000000000008192"; exists(fsys, spare) { // made ahead, when there was time for it
+		require.NoError(tb, fsys.Remove(spare))
+	}
 	write := func(name, text string) { fsys.WriteFile(root+"/"+name, []byte(text)) }
 	write("config/topics.json", `{"topicConfigTable":{"Alpha":{"perm":6},"Beta":{"perm":6}}}`)
 	write("config/subscriptionGroup.json", `{"subscriptionGroupTable":{"g":{"groupName":"g"}}}`)
@@ -143,7 +170,10 @@ func TestDamageIsFoundWhereItIs(t *testing.T) {
 		"page of zeros":  {func(m *vfstest.Mem) { patch(t, m, log0, at3, make([]byte, 500)...) }, []string{fmt.Sprintf("log-damaged      %s:%d  zeros", log0, at3), "entry-dangling", "index-dangling"}, nil},
 		"blank record":   {func(m *vfstest.Mem) { patch(t, m, log1, 0, 0xFF) }, []string{"log-damaged      " + log1 + ":0"}, nil},
 		"first file cut": {func(m *vfstest.Mem) { truncate(t, m, log0, 2000) }, []string{"log-file-size    " + log0 + ":0  2000 bytes", "log-damaged"}, nil},
-		"file missing":   {func(m *vfstest.Mem) { require.NoError(t, m.Remove(root+"/"+log1)) }, []string{"log-damaged      commitlog:4096  file missing; 4096 bytes up to 8192"}, nil},
+		"file missing": {func(m *vfstest.Mem) {
+			require.NoError(t, m.Remove(root+"/"+log1))
+			m.WriteFile(root+"/commitlog/00000000000000008192", make([]byte, 4096))
+		}, []string{"log-damaged      commitlog:4096  file missing; 4096 bytes up to 8192"}, nil},
 		"entry wrong": {func(m *vfstest.Mem) { patch(t, m, queue0, 2*entrySize, be64(0)...) }, []string{
 			fmt.Sprintf("entry-wrong      %s:40  Alpha/0@2: points at 0", queue0), fmt.Sprintf("entry-dangling   %s:40  Alpha/0@2: points at 0: record of Alpha/0@0", queue0), "queue-order"}, nil},
 		"entry size":         {func(m *vfstest.Mem) { patch(t, m, queue0, 2*entrySize+11, 1) }, []string{fmt.Sprintf("entry-wrong      %s:40", queue0)}, nil},

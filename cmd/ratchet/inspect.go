@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/ratchetmq/ratchet/inspect"
 )
@@ -46,7 +47,8 @@ func (e exitError) Unwrap() error { return e.err }
 type inspectFlags struct {
 	inspect.LogFilter
 	inspect.Options
-	logs string
+	logs   string
+	levels string
 }
 
 func parseInspect(args []string) (words []string, f inspectFlags, err error) {
@@ -58,6 +60,7 @@ func parseInspect(args []string) (words []string, f inspectFlags, err error) {
 	set.BoolVar(&f.Body, "body", false, "bodies too")
 	set.StringVar(&f.logs, "commitlog", "", "`folders` of the commit log, with commas (default DIR/commitlog)")
 	set.IntVar(&f.Slots, "slots", 0, "`slots` of an index file (default by its size)")
+	set.StringVar(&f.levels, "levels", "", "messageDelayLevel of the broker, like \"1s 5m 2h\" (default RocketMQ's)")
 	set.IntVar(&f.MaxLines, "max", 1000, "`findings` of each kind that are shown; all are counted")
 	for len(args) > 0 {
 		if err := set.Parse(args); err != nil {
@@ -70,7 +73,23 @@ func parseInspect(args []string) (words []string, f inspectFlags, err error) {
 	if f.logs != "" {
 		f.LogDirs = strings.Split(f.logs, ",")
 	}
+	for _, level := range strings.Fields(f.levels) {
+		delay, err := parseLevel(level)
+		if err != nil {
+			return nil, f, err
+		}
+		f.Levels = append(f.Levels, delay)
+	}
 	return words, f, nil
+}
+
+// parseLevel reads one of RocketMQ's delays; they may be in days, too.
+func parseLevel(text string) (time.Duration, error) {
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		n, err := strconv.ParseInt(days, 10, 16)
+		return time.Duration(n) * 24 * time.Hour, err
+	}
+	return time.ParseDuration(text)
 }
 
 func runInspect(ctx context.Context, args []string) error {
