@@ -44,9 +44,11 @@ type link struct {
 	stop context.CancelFunc
 	poke chan struct{}
 
+	// told is the table as the name server has it, nil when that is not known. It belongs to the link's goroutine.
+	told map[string]*protocol.TopicConfig
+
 	mu      sync.Mutex
-	pending map[string]bool // topics to tell of. guarded by mu
-	full    bool            // tell of all. guarded by mu
+	full    bool            // tell of all topics, not only of those that differ from told. guarded by mu
 	waiters []chan struct{} // closed by the next successful registration. guarded by mu
 }
 
@@ -86,7 +88,7 @@ func (g *registrar) SetNameServers(addrs []string) {
 			continue
 		}
 		ctx, stop := context.WithCancel(g.run)
-		l := &link{addr: addr, stop: stop, poke: make(chan struct{}, 1), pending: map[string]bool{}, full: true}
+		l := &link{addr: addr, stop: stop, poke: make(chan struct{}, 1)}
 		g.links[addr] = l
 		g.loops.Go(func() { g.keep(ctx, l) })
 	}
@@ -103,11 +105,11 @@ func (g *registrar) wait() { g.loops.Wait() }
 
 // topicsChanged makes every name server know of a change of the topic table. It waits a short time at most, so that
 // whoever asks a name server after the answer to the request that made the change finds the topic.
-func (g *registrar) topicsChanged(change state.TopicChange) {
+func (g *registrar) topicsChanged(state.TopicChange) {
 	g.mu.Lock()
 	done := make([]chan struct{}, 0, len(g.links))
 	for _, l := range g.links {
-		done = append(done, l.tell(change))
+		done = append(done, l.tell())
 	}
 	g.mu.Unlock()
 	awaitAll(done, topicChangeWait)
@@ -135,15 +137,10 @@ func (g *registrar) RegisterAll() {
 	}
 }
 
-// tell asks for a registration that has the changed topics in it or, when a topic is gone, all others. The channel is
-// closed when the name server knows.
-func (l *link) tell(change state.TopicChange) chan struct{} {
+// tell asks for a registration of what has changed. The channel is closed when the name server knows.
+func (l *link) tell() chan struct{} {
 	done := make(chan struct{})
 	l.mu.Lock()
-	for _, topic := range change.Put {
-		l.pending[topic.TopicName] = true
-	}
-	l.full = l.full || len(change.Deleted) > 0
 	l.waiters = append(l.waiters, done)
 	l.mu.Unlock()
 	l.ring()
@@ -215,29 +212,61 @@ func (g *registrar) logChange(l *link, err error) {
 	g.log.Warn("not registered, trying on", "addr", l.addr, "broker", g.self.name, "err", err)
 }
 
-// register sends one registration: everything, or the topics that changed since the last one.
+// register sends one registration: everything, or what has changed since the last one. A name server takes no second
+// table of the same version, so a table must hold all that its version stands for: what differs from the last, and not
+// what somebody has called a change.
 func (g *registrar) register(ctx context.Context, l *link) error {
 	l.mu.Lock()
-	pending, full, waiters := l.pending, l.full, l.waiters
-	l.pending, l.full, l.waiters = map[string]bool{}, false, nil
+	full, waiters := l.full, l.waiters
+	l.full, l.waiters = false, nil
 	l.mu.Unlock()
 
-	err := g.send(ctx, l, pending, full)
+	topics, version := g.topics.Snapshot()
+	news := topics
+	if !full {
+		news = changed(l.told, topics)
+	}
+	var err error
+	if full || len(news) > 0 { // else another change's registration had this one in it
+		err = g.send(ctx, l, news, version)
+	}
 	if err != nil {
+		l.told = nil
 		l.mu.Lock()
-		l.full = true
 		l.waiters = append(l.waiters, waiters...)
 		l.mu.Unlock()
 		return err
 	}
+	l.told = topics
 	for _, w := range waiters {
 		close(w)
 	}
 	return nil
 }
 
-func (g *registrar) send(ctx context.Context, l *link, pending map[string]bool, full bool) error {
-	body, err := g.body(pending, full)
+// changed are the topics in after that are new or different; all of them when one is gone, or nothing is known of before.
+func changed(before, after map[string]*protocol.TopicConfig) map[string]*protocol.TopicConfig {
+	if before == nil {
+		return after
+	}
+	for name := range before {
+		if after[name] == nil {
+			return after
+		}
+	}
+	news := map[string]*protocol.TopicConfig{}
+	for name, topic := range after {
+		if before[name] != topic { // entries are never changed, but replaced
+			news[name] = topic
+		}
+	}
+	return news
+}
+
+func (g *registrar) send(
+	ctx context.Context, l *link, topics map[string]*protocol.TopicConfig, version protocol.DataVersion,
+) error {
+	body, err := g.body(topics, version)
 	if err != nil {
 		return err
 	}
@@ -257,17 +286,14 @@ func (g *registrar) send(ctx context.Context, l *link, pending map[string]bool, 
 	return g.applyOrder(resp.Body)
 }
 
-// body is what a registration carries: every topic, or those in pending.
-func (g *registrar) body(pending map[string]bool, full bool) ([]byte, error) {
-	topics, version := g.topics.Snapshot()
+// body is what a registration carries.
+func (g *registrar) body(topics map[string]*protocol.TopicConfig, version protocol.DataVersion) ([]byte, error) {
 	perm := g.perm() | protocol.PermInherit | protocol.PermPriority
 	table := make(map[string]protocol.TopicConfig, len(topics))
 	for name, topic := range topics {
-		if full || pending[name] {
-			config := *topic
-			config.Perm &= perm
-			table[name] = config
-		}
+		config := *topic
+		config.Perm &= perm
+		table[name] = config
 	}
 	return protocol.Marshal(protocol.RegisterBrokerBody{
 		FilterServerList:            []string{},

@@ -1,0 +1,145 @@
+package broker
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ratchetmq/ratchet/internal/state"
+	"github.com/ratchetmq/ratchet/internal/vfs/vfstest"
+	"github.com/ratchetmq/ratchet/protocol"
+	"github.com/ratchetmq/ratchet/remoting"
+)
+
+// nameServer takes registrations as RocketMQ's 4.9 does: once it has a table of some version it looks at no other of the
+// same version.
+type nameServer struct {
+	testing.TB
+	addr string
+
+	mu      sync.Mutex
+	version protocol.DataVersion
+	topics  map[string]protocol.TopicConfig
+	taken   int // registrations
+}
+
+func newNameServer(t testing.TB) *nameServer {
+	n := &nameServer{TB: t, topics: map[string]protocol.TopicConfig{}}
+	server, err := remoting.NewServer(remoting.ServerConfig{
+		Addrs: []string{"127.0.0.1:0"}, Handler: n, Logger: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = server.Run(ctx) })
+	t.Cleanup(func() {
+		stop()
+		running.Wait()
+	})
+	n.addr = server.Addrs()[0].String()
+	return n
+}
+
+func (n *nameServer) Serve(_ context.Context, r *remoting.Request) {
+	if protocol.RequestCode(r.Code) == protocol.RegisterBroker {
+		var body protocol.RegisterBrokerBody
+		if err := protocol.Unmarshal(r.Body, &body); err != nil {
+			n.Error(err)
+		}
+		n.mu.Lock()
+		if table := body.TopicConfigSerializeWrapper; table.DataVersion != n.version {
+			n.version = table.DataVersion
+			for name, c := range table.TopicConfigTable {
+				n.topics[name] = c
+			}
+		}
+		n.taken++
+		n.mu.Unlock()
+	}
+	r.Reply(protocol.Reply{})
+}
+
+func (n *nameServer) topic(name string) (protocol.TopicConfig, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	c, ok := n.topics[name]
+	return c, ok
+}
+
+// startRegistrar keeps the name server informed of a table of topics until the test ends.
+func startRegistrar(t testing.TB, n *nameServer, perm func() int32) (*registrar, *state.Topics) {
+	topics, err := state.OpenTopics(state.TopicOptions{
+		Files: state.Files{FS: vfstest.New(), Dir: filepath.FromSlash("/store/config")}, Broker: "b", Cluster: "c",
+		AutoCreate: func() bool { return true }, DefaultQueues: 4,
+	})
+	require.NoError(t, err)
+	client, err := remoting.NewClient(remoting.ClientConfig{Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	g := newRegistrar(identity{cluster: "c", name: "b", addr: "127.0.0.1:1", heartbeat: time.Hour}, topics, client, perm,
+		slog.New(slog.DiscardHandler))
+	ctx, stop := context.WithCancel(context.Background())
+	t.Cleanup(func() {
+		stop()
+		g.wait()
+		client.Close()
+	})
+	g.start(ctx, []string{n.addr})
+	return g, topics
+}
+
+func everything() int32 { return protocol.PermRead | protocol.PermWrite }
+
+// Two topics are made at the same time, and the word of the first is on its way when both are in the table. What tells
+// of the first carries the version that stands for both.
+func TestRegistrationTellsOfAllThatItsVersionStandsFor(t *testing.T) {
+	n := newNameServer(t)
+	g, topics := startRegistrar(t, n, everything)
+	put := func(name string) state.TopicChange {
+		c := protocol.TopicConfig{TopicName: name, ReadQueueNums: 1, WriteQueueNums: 1, Perm: everything()}
+		_, err := topics.Put(c)
+		require.NoError(t, err)
+		return state.TopicChange{Put: []*protocol.TopicConfig{&c}, Version: topics.Version()}
+	}
+	first := put("First")
+	second := put("Second")
+	g.topicsChanged(first)
+	g.topicsChanged(second)
+	for _, name := range []string{"First", "Second"} {
+		_, ok := n.topic(name)
+		require.True(t, ok, name)
+	}
+	require.Equal(t, topics.Version(), n.version)
+}
+
+// A topic that is told of is not told of again until it changes.
+func TestRegistrationLeavesOutWhatIsKnown(t *testing.T) {
+	n := newNameServer(t)
+	g, topics := startRegistrar(t, n, everything)
+	topics.OnChange(g.topicsChanged)
+	put := func(name string, queues int32) {
+		_, err := topics.Put(protocol.TopicConfig{TopicName: name, ReadQueueNums: queues, WriteQueueNums: queues, Perm: everything()})
+		require.NoError(t, err)
+	}
+	put("T", 1)
+	_, ok := n.topic("T")
+	require.True(t, ok)
+	n.mu.Lock()
+	n.topics = map[string]protocol.TopicConfig{}
+	n.mu.Unlock()
+	put("U", 2)
+	n.mu.Lock()
+	require.Len(t, n.topics, 1)
+	n.mu.Unlock()
+	put("T", 3)
+	c, _ := n.topic("T")
+	require.EqualValues(t, 3, c.WriteQueueNums)
+	_, err := topics.Delete("U")
+	require.NoError(t, err)
+	_, ok = n.topic("TBW102")
+	require.True(t, ok, "when one is gone, all others are told")
+}
