@@ -88,7 +88,7 @@ func (c *powerStore) live(first, cycles int) {
 	c.cutWhileStarting() // the very first start
 	c.start()
 	ends := []func(*load) (cut time.Time, clean string){
-		c.underLoad, c.killedThenCut, c.underLoad, c.afterStop, c.underLoad, c.twice, c.longUnderLoad, c.duringStop,
+		c.underLoad, c.killedThenCut, c.killedStartedCut, c.afterStop, c.underLoad, c.twice, c.longUnderLoad, c.duringStop,
 	}
 	pauses := []time.Duration{0, time.Millisecond, 10 * time.Millisecond}
 	for n := range cycles {
@@ -104,9 +104,7 @@ func (c *powerStore) live(first, cycles int) {
 		c.requireLogged(before, clean)
 		c.verify(cut)
 	}
-	if c.sync {
-		c.awaitDelayed()
-	}
+	c.awaitDelayed()
 	c.server.stop(10 * time.Second)
 }
 
@@ -194,6 +192,18 @@ func (c *powerStore) killedThenCut(a *load) (time.Time, string) {
 	a.work.Wait() // an answer that is on its way counts
 	c.cutWhileStarting()
 	return now, "false"
+}
+
+// killedStartedCut leaves everything with the kernel, and cuts when the broker has just started on that: what it has
+// shown to anybody since must stay.
+func (c *powerStore) killedStartedCut(a *load) (time.Time, string) {
+	c.await(20*time.Millisecond, 700*time.Millisecond)
+	a.over.Store(true)
+	c.server.kill9()
+	a.work.Wait()
+	c.start()
+	c.verify(time.Time{})
+	return c.cut(nil), "false"
 }
 
 // duringStop cuts while the broker stops in order.
