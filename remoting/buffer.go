@@ -2,7 +2,8 @@ package remoting
 
 import (
 	"math/bits"
-	"sync"
+
+	"github.com/valyala/bytebufferpool"
 )
 
 // Frames and replies live in buffers of power-of-two classes from 512 bytes to 1 MiB. One pool for all sizes would let
@@ -14,37 +15,34 @@ const (
 	maxPooled      = 1 << maxBufferClass
 )
 
-var bufferPools [maxBufferClass + 1]sync.Pool
+var bufferPools [maxBufferClass + 1]bytebufferpool.Pool
 
 // buffer is a byte slice with one owner at a time; handing a *buffer on hands the ownership on. The last owner calls
 // release once.
-type buffer struct {
-	b     []byte
-	freed bool // only read and written under -tags ratchet_debug
-}
+type buffer bytebufferpool.ByteBuffer
 
 // getBuffer returns an empty buffer with room for n bytes. n must be a length that is really there, never one that a
 // peer announced.
 func getBuffer(n int) *buffer {
 	if n > maxPooled {
-		return &buffer{b: make([]byte, 0, n)}
+		return &buffer{B: make([]byte, 0, n)}
 	}
 	class := minBufferClass
 	if n > 1<<minBufferClass {
 		class = bits.Len(uint(n - 1))
 	}
-	if b, ok := bufferPools[class].Get().(*buffer); ok {
-		b.b = b.b[:0]
-		b.freed = false
-		return b
+	b := (*buffer)(bufferPools[class].Get())
+	if cap(b.B) < 1<<class { // new, of the size that the pool thinks is usual
+		b.B = make([]byte, 0, 1<<class)
 	}
-	return &buffer{b: make([]byte, 0, 1<<class)}
+	b.wake()
+	return b
 }
 
-// release gives the buffer back. Nobody may touch b or slices of b.b afterwards.
+// release gives the buffer back. Nobody may touch b or slices of b.B afterwards.
 func (b *buffer) release() {
 	b.poison()
-	c := cap(b.b)
+	c := cap(b.B)
 	if c > maxPooled {
 		return
 	}
@@ -53,5 +51,5 @@ func (b *buffer) release() {
 	if class < minBufferClass {
 		return
 	}
-	bufferPools[class].Put(b)
+	bufferPools[class].Put((*bytebufferpool.ByteBuffer)(b))
 }

@@ -112,7 +112,7 @@ func (k *clientLink) read() {
 
 // dispatch takes over f.
 func (k *clientLink) dispatch(f *buffer) error {
-	cmd, err := decode(f.b)
+	cmd, err := decode(f.B)
 	if err != nil {
 		f.release()
 		return err
@@ -142,7 +142,7 @@ func (k *clientLink) resume() bool {
 }
 
 func (k *clientLink) send(b *buffer) error {
-	n := len(b.b)
+	n := len(b.B)
 	k.mu.Lock()
 	if k.ended {
 		k.mu.Unlock()
@@ -202,20 +202,20 @@ func (k *clientLink) writeBatch(batch []*buffer, ended bool) bool {
 	_ = k.nc.SetWriteDeadline(time.Now().Add(timeout))
 	size := 0
 	for _, b := range batch {
-		size += len(b.b)
+		size += len(b.B)
 	}
 	var err error
 	if size <= joinLimit && len(batch) > 1 {
 		joined := getBuffer(size)
 		for _, b := range batch {
-			joined.b = append(joined.b, b.b...)
+			joined.B = append(joined.B, b.B...)
 		}
-		_, err = k.nc.Write(joined.b)
+		_, err = k.nc.Write(joined.B)
 		joined.release()
 	} else {
 		vector := make(net.Buffers, len(batch))
 		for i, b := range batch {
-			vector[i] = b.b
+			vector[i] = b.B
 		}
 		_, err = vector.WriteTo(k.nc)
 	}

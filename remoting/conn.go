@@ -122,8 +122,8 @@ func encodeRequest(
 	body []byte,
 ) (*buffer, error) {
 	b := getBuffer(replyRoom + len(body))
-	b.b = protocol.AppendRequest(b.b, codec, code, opaque, oneway, h, extra, body)
-	if n := len(b.b); n > protocol.MaxFrame {
+	b.B = protocol.AppendRequest(b.B, codec, code, opaque, oneway, h, extra, body)
+	if n := len(b.B); n > protocol.MaxFrame {
 		b.release()
 		return nil, fmt.Errorf("request %s: %w: %d bytes, at most %d", code, ErrTooLarge, n, protocol.MaxFrame)
 	}

@@ -29,7 +29,7 @@ func (s *splitter) next(data []byte) (frame *buffer, used int, err error) {
 		}
 		if len(data) >= size {
 			f := getBuffer(size)
-			f.b = append(f.b, data[:size]...)
+			f.B = append(f.B, data[:size]...)
 			return f, size, nil
 		}
 		s.need = size
@@ -50,14 +50,14 @@ func (s *splitter) next(data []byte) (frame *buffer, used int, err error) {
 		}
 		s.need = size
 		s.part = getBuffer(len(s.head))
-		s.part.b = append(s.part.b, s.head[:]...)
+		s.part.B = append(s.part.B, s.head[:]...)
 		s.nhead = 0
 	}
 	before := s.partial()
 	used += s.fill(data[used:])
 	after := s.partial()
 	if before < headWords && after >= headWords { // the second word can be illegal too: again before the body is there
-		if _, err := protocol.FrameSize(s.part.b); err != nil {
+		if _, err := protocol.FrameSize(s.part.B); err != nil {
 			return nil, used, err
 		}
 	}
@@ -73,22 +73,22 @@ func (s *splitter) next(data []byte) (frame *buffer, used int, err error) {
 func (s *splitter) fill(data []byte) int {
 	have := 0
 	if s.part != nil {
-		have = len(s.part.b)
+		have = len(s.part.B)
 	}
 	n := min(len(data), s.need-have)
 	if n == 0 {
 		return 0
 	}
-	if s.part == nil || cap(s.part.b) < have+n {
+	if s.part == nil || cap(s.part.B) < have+n {
 		room := max(have+n, min(s.need, 2*have))
 		grown := getBuffer(room)
 		if s.part != nil {
-			grown.b = append(grown.b, s.part.b...)
+			grown.B = append(grown.B, s.part.B...)
 			s.part.release()
 		}
 		s.part = grown
 	}
-	s.part.b = append(s.part.b, data[:n]...)
+	s.part.B = append(s.part.B, data[:n]...)
 	return n
 }
 
@@ -96,7 +96,7 @@ func (s *splitter) fill(data []byte) int {
 func (s *splitter) partial() int {
 	n := s.nhead
 	if s.part != nil {
-		n += len(s.part.b)
+		n += len(s.part.B)
 	}
 	return n
 }

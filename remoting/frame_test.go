@@ -23,7 +23,7 @@ func cut(data []byte, sizes ...int) (frames [][]byte, s *splitter, err error) {
 				return frames, s, err
 			}
 			if f != nil {
-				frames = append(frames, append([]byte(nil), f.b...))
+				frames = append(frames, append([]byte(nil), f.B...))
 				f.release()
 			}
 			piece = piece[used:]
@@ -53,7 +53,7 @@ func TestSplitterGrowsWithWhatIsThere(t *testing.T) {
 	s := &splitter{}
 	_, _, err := s.next(head[:])
 	require.NoError(t, err)
-	require.LessOrEqual(t, cap(s.part.b), 512, "announced length is not believed")
+	require.LessOrEqual(t, cap(s.part.B), 512, "announced length is not believed")
 	sent := len(head)
 	piece := make([]byte, 1000)
 	for sent < 3<<20 {
@@ -61,7 +61,7 @@ func TestSplitterGrowsWithWhatIsThere(t *testing.T) {
 		require.NoError(t, err)
 		require.Nil(t, f)
 		sent += used
-		require.LessOrEqual(t, cap(s.part.b), max(512, 2*sent))
+		require.LessOrEqual(t, cap(s.part.B), max(512, 2*sent))
 	}
 	s.drop()
 	require.Zero(t, s.partial())
@@ -137,15 +137,15 @@ func TestStrayTrafficIsNamed(t *testing.T) {
 func TestBufferClasses(t *testing.T) {
 	for _, n := range []int{0, 1, 511, 512, 513, 4096, 4097, maxPooled} {
 		b := getBuffer(n)
-		require.GreaterOrEqual(t, cap(b.b), n)
-		require.LessOrEqual(t, cap(b.b), max(512, 2*n))
-		require.Empty(t, b.b)
+		require.GreaterOrEqual(t, cap(b.B), n)
+		require.LessOrEqual(t, cap(b.B), max(512, 2*n))
+		require.Empty(t, b.B)
 		b.release()
 	}
 	big := getBuffer(maxPooled + 1)
-	require.Equal(t, maxPooled+1, cap(big.b))
+	require.Equal(t, maxPooled+1, cap(big.B))
 	big.release()
-	odd := &buffer{b: make([]byte, 0, 3000)} // as append may leave it
+	odd := &buffer{B: make([]byte, 0, 3000)} // as append may leave it
 	odd.release()
-	require.GreaterOrEqual(t, cap(getBuffer(4096).b), 4096, "an odd buffer never serves a class it is too small for")
+	require.GreaterOrEqual(t, cap(getBuffer(4096).B), 4096, "an odd buffer never serves a class it is too small for")
 }

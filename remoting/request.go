@@ -63,11 +63,11 @@ const replyRoom = 480
 
 func (r *Request) send(rep *protocol.Reply) {
 	b := getBuffer(replyRoom + len(rep.Remark) + len(rep.Body))
-	b.b = protocol.AppendReply(b.b, r.Codec, r.Opaque, rep)
-	if size := len(b.b); size > protocol.MaxFrame {
+	b.B = protocol.AppendReply(b.B, r.Codec, r.Opaque, rep)
+	if size := len(b.B); size > protocol.MaxFrame {
 		// The peer would close the connection on seeing the length, and all its other requests would go with it.
 		r.e.oversized.Add(1)
-		b.b = protocol.AppendReply(b.b[:0], r.Codec, r.Opaque, &protocol.Reply{
+		b.B = protocol.AppendReply(b.B[:0], r.Codec, r.Opaque, &protocol.Reply{
 			Code:   protocol.SystemError,
 			Remark: fmt.Sprintf("reply of %d bytes is larger than a frame may be, %d bytes", size, protocol.MaxFrame),
 		})

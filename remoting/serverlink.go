@@ -47,7 +47,7 @@ const (
 )
 
 func (k *serverLink) send(b *buffer) error {
-	n := int64(len(b.b))
+	n := int64(len(b.B))
 	k.mu.Lock()
 	if k.g == nil || k.conn.Closed() {
 		k.mu.Unlock()
@@ -102,7 +102,7 @@ func (k *serverLink) abort() {
 // dropOut forgets what waits. mu is held.
 func (k *serverLink) dropOut() {
 	for _, b := range k.out {
-		k.queued.Add(-int64(len(b.b)))
+		k.queued.Add(-int64(len(b.B)))
 		b.release()
 	}
 	k.out = nil
@@ -149,7 +149,7 @@ func (k *serverLink) flush() {
 
 		size := 0
 		for _, b := range batch {
-			size += len(b.b)
+			size += len(b.B)
 		}
 		err := write(g, batch, size)
 		k.queued.Add(-int64(size))
@@ -169,18 +169,18 @@ func (k *serverLink) flush() {
 func write(g gnet.Conn, batch []*buffer, size int) (err error) {
 	switch {
 	case len(batch) == 1:
-		_, err = g.Write(batch[0].b)
+		_, err = g.Write(batch[0].B)
 	case size <= joinLimit:
 		joined := getBuffer(size)
 		for _, b := range batch {
-			joined.b = append(joined.b, b.b...)
+			joined.B = append(joined.B, b.B...)
 		}
-		_, err = g.Write(joined.b)
+		_, err = g.Write(joined.B)
 		joined.release()
 	default:
 		vector := make([][]byte, 0, min(len(batch), vectorLimit))
 		for i, b := range batch {
-			vector = append(vector, b.b)
+			vector = append(vector, b.B)
 			if len(vector) < vectorLimit && i < len(batch)-1 {
 				continue
 			}
@@ -313,7 +313,7 @@ func (k *serverLink) take(g gnet.Conn) error {
 
 // dispatch takes over f. force is for connections that are gone.
 func (k *serverLink) dispatch(f *buffer, force bool) error {
-	cmd, err := decode(f.b)
+	cmd, err := decode(f.B)
 	if err != nil {
 		f.release()
 		return err
