@@ -146,7 +146,7 @@ func (s *Store) appendLocked(msgs []Message) (a Appended, wait offset.Physical, 
 	if s.opts.Flush == AsyncFlush {
 		s.dispatcher.wake.ring()
 	}
-	s.flusher.wake.ring()
+	s.flusher.written()
 	return a, 0, nil
 }
 

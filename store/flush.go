@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ratchetmq/ratchet/internal/offset"
@@ -13,6 +14,8 @@ import (
 type flusher struct {
 	store *Store
 	wake  signal // rung by appends, and by who waits
+
+	idle atomic.Bool // no timer is running: the next append has to ring
 
 	mu      sync.Mutex
 	waiting []flushWaiter // guarded by mu; in order of end
@@ -71,6 +74,9 @@ func (f *flusher) run(ctx context.Context) error {
 	defer pause.Stop()
 	pausing := false
 	for {
+		if f.idle.Store(!pausing); !pausing && f.store.unflushed() > 0 {
+			f.wake.ring() // came while the last sync was running
+		}
 		due := false
 		select {
 		case <-ctx.Done():
@@ -96,6 +102,13 @@ func (f *flusher) run(ctx context.Context) error {
 	}
 }
 
+// written tells the flusher of an append. With AsyncFlush it needs to know only of the first one after a sync.
+func (f *flusher) written() {
+	if f.store.opts.Flush == SyncFlush || f.idle.Load() {
+		f.wake.ring()
+	}
+}
+
 // hurry says whether somebody waits.
 func (f *flusher) hurry() bool {
 	f.mu.Lock()
@@ -111,9 +124,10 @@ func (f *flusher) flush() {
 	if s.Err() == nil && s.unflushed() > 0 {
 		if err := s.log.flush(); err != nil {
 			s.fail(err)
-		} else if s.opts.Flush == SyncFlush {
-			s.dispatcher.wake.ring()
 		}
+	}
+	if s.opts.Flush == SyncFlush {
+		s.dispatcher.wake.ring() // also for what a checkpoint has synced meanwhile
 	}
 	f.serve()
 }

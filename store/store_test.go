@@ -287,7 +287,9 @@ func TestSyncFlushShowsOnlyWhatIsFlushed(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, s.dispatcher.drain())
 	require.Zero(t, s.Dispatched())
+	require.NoError(t, s.log.flush()) // a checkpoint does that, too
 	s.flusher.flush()
+	require.Len(t, s.dispatcher.wake, 1, "dispatch is told by the flusher, whoever has synced")
 	require.NoError(t, s.dispatcher.drain())
 	require.Equal(t, a.End, s.Dispatched())
 }
