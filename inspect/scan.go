@@ -121,6 +121,8 @@ type scanner struct {
 	bufAt int64
 	probe []byte
 	done  bool
+	asked bool  // the disk was asked again
+	again int64 // at this position
 }
 
 // scanChunk is how much is read at once.
@@ -142,8 +144,21 @@ func (sc *scanner) bytes(pos int64, n int) ([]byte, error) {
 	return sc.buf[:min(n, got)], err
 }
 
-// next is the next piece; ok is false behind the last one. An error is one of reading.
+// next is the next piece; ok is false behind the last one. An error is one of reading. Where no record is, the disk is
+// asked once more: a running broker may have appended since the window was read.
 func (sc *scanner) next() (it item, ok bool, err error) {
+	at := sc.pos
+	it, ok, err = sc.piece()
+	if err != nil || !ok && !sc.done || ok && (it.kind == itemRecord || it.kind == itemBlank) || sc.asked && sc.again == at {
+		return it, ok, err
+	}
+	sc.asked, sc.again, sc.pos, sc.done = true, at, at, false
+	sc.buf = sc.buf[:0]
+	return sc.piece()
+}
+
+// piece is next without a second look.
+func (sc *scanner) piece() (it item, ok bool, err error) {
 	if sc.done || len(sc.log.files) == 0 {
 		return item{}, false, nil
 	}

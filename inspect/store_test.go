@@ -355,3 +355,32 @@ func FuzzCheck(f *testing.F) {
 		_ = Queue(context.Background(), &out, root, "Alpha", 0, Range{}, Options{FS: m})
 	})
 }
+
+// TestAppendsBehindTheWindow: the scanner has read zeros ahead, and then the broker appends.
+func TestAppendsBehindTheWindow(t *testing.T) {
+	m := written(t)
+	at, size := nth(t, m, 38)
+	tail := make([]byte, 4096-at%4096)
+	f, err := m.Open(root + "/" + logOf(at))
+	require.NoError(t, err)
+	_, err = f.ReadAt(tail, at%4096)
+	require.NoError(t, err)
+	patch(t, m, logOf(at), at%4096, make([]byte, len(tail))...)
+	l, err := openLog(m, []string{root + "/commitlog"})
+	require.NoError(t, err)
+	sc := newScanner(l, 0)
+	for n := 0; n < 38; {
+		it, ok, err := sc.next()
+		require.NoError(t, err)
+		require.True(t, ok)
+		if it.kind == itemRecord {
+			n++
+		}
+	}
+	patch(t, m, logOf(at), at%4096, tail...)
+	it, ok, err := sc.next()
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Equal(t, itemRecord, it.kind, it.why)
+	require.Equal(t, at+size, it.end)
+}
