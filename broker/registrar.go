@@ -128,8 +128,12 @@ func awaitAll(done []chan struct{}, limit time.Duration) {
 	}
 }
 
-// RegisterAll tells every name server everything again, soon: the broker's permission or address has changed.
+// RegisterAll tells every name server everything again, soon: the broker's permission has changed, and with it what is
+// told of topics that have not. It does so under a new version, as a name server looks at no second table of the same.
 func (g *registrar) RegisterAll() {
+	if err := g.topics.Renew(); err != nil {
+		g.log.Error("new version of the topics not saved", "err", err)
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, l := range g.links {

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -142,4 +143,20 @@ func TestRegistrationLeavesOutWhatIsKnown(t *testing.T) {
 	require.NoError(t, err)
 	_, ok = n.topic("TBW102")
 	require.True(t, ok, "when one is gone, all others are told")
+}
+
+// A name server learns of a broker's new permission although no topic has changed.
+func TestRegistrationTellsOfThePermission(t *testing.T) {
+	n := newNameServer(t)
+	var perm atomic.Int32
+	perm.Store(everything())
+	g, _ := startRegistrar(t, n, perm.Load)
+	c, _ := n.topic(protocol.TopicSelfTest)
+	require.Equal(t, everything(), c.Perm)
+	perm.Store(protocol.PermRead)
+	g.RegisterAll()
+	require.Eventually(t, func() bool {
+		c, _ := n.topic(protocol.TopicSelfTest)
+		return c.Perm == protocol.PermRead
+	}, 10*time.Second, 5*time.Millisecond)
 }

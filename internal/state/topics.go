@@ -280,6 +280,13 @@ func (t *Topics) MarkOrder(topics map[string]string) error {
 	return err
 }
 
+// Renew gives the table a new version although it stays as it is: for name servers, which would not look at it otherwise.
+// After an error the new version is in force all the same.
+func (t *Topics) Renew() error {
+	_, err := t.change(func(e *edit[protocol.TopicConfig]) { e.own() })
+	return err
+}
+
 // Adopt takes over another broker's table with its version, as a replica does from its master. Topics that the other
 // table lacks are removed only if remove says so, never the broker's own; they are returned.
 func (t *Topics) Adopt(other map[string]protocol.TopicConfig, version protocol.DataVersion, remove bool) (removed []string, err error) {
