@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	soon   = 10 * time.Second // a bound for what comes at once on an idle machine
+	soon   = 30 * time.Second // a bound for what comes at once: a full socket makes TCP retry later and later
 	tick   = 2 * time.Millisecond
 	echo   = int32(9001)
 	held   = int32(9002)

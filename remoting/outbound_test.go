@@ -67,7 +67,7 @@ func TestMemoryStaysFlatWithAClientThatNeverReads(t *testing.T) {
 		st := ts.Stats()
 		return int64(st.Requests + st.Replies)
 	})
-	require.Less(t, int64(heap())-int64(before), int64(6*limit))
+	require.Less(t, int64(heap())-int64(before), int64(16*limit), "it would be gigabytes otherwise")
 	st := ts.Stats()
 	require.Equal(t, 1, st.Connections)
 	require.Zero(t, st.Lanes[0].Waiting, "its requests do not take room from others")

@@ -364,9 +364,15 @@ func (k *serverLink) malformed(g gnet.Conn, err error) gnet.Action {
 func (k *serverLink) gone(g gnet.Conn) {
 	k.mu.Lock()
 	k.g = nil
-	k.dropOut()
-	k.buffered.Store(0)
+	out := k.out
+	k.out = nil
 	k.mu.Unlock()
+	if k.conn.Closed() && len(out) > 0 {
+		// Closed by us, and a busy loop had this before the write task. gnet still writes what the socket takes.
+		_ = write(g, out, 0)
+	}
+	k.queued.Store(0)
+	k.buffered.Store(0)
 	k.conn.closed.Store(true)
 	if r := k.stalled; r != nil {
 		// One-way requests that were here are handled, full lane or not: nobody else knows of them. They are no more
