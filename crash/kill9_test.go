@@ -66,6 +66,8 @@ func TestKill9(t *testing.T) {
 				verify(t, s, l, topic)
 			}
 			require.NotEmpty(t, l.acked)
+			s.stop(5 * time.Second)
+			s.check()
 			t.Logf("%d messages acknowledged, %d stored", len(l.acked), len(l.seen))
 		})
 	}

@@ -135,6 +135,14 @@ func (s *server) stop(limit time.Duration) {
 	s.cmd = nil
 }
 
+// check has `ratchet inspect check`, which shares no code with the store, look at every byte of the stopped server's.
+func (s *server) check() {
+	binary, err := buildOnce()
+	require.NoError(s.t, err)
+	out, err := exec.Command(binary, "inspect", "check", filepath.Join(s.data, "store")).CombinedOutput()
+	require.NoError(s.t, err, string(out))
+}
+
 // rss is the process's resident memory in bytes.
 func (s *server) rss() int64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
