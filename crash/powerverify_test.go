@@ -97,6 +97,9 @@ func (c *powerStore) verify(cut time.Time) {
 	}
 	c.messages += len(l.fresh)
 	l.kept, l.fresh, l.bytes = f.now, map[spot]acked{}, 0
+	if !c.sync { // of the delayed messages some may have been delivered after the start, and not be synced
+		maps.DeleteFunc(l.kept, func(s spot, _ string) bool { return s.topic == powerLater })
+	}
 }
 
 // flushLimit is how long a message may be unsafe with ASYNC_FLUSH: the log is synced every 500 ms.
