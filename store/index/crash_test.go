@@ -162,6 +162,39 @@ func TestKilledAndOpenedAsClean(t *testing.T) {
 	}
 }
 
+// What was synced is not looked at again; what a killed process has left with the kernel was not, until a Flush after
+// the next start. Without any Flush the files are all suspicious.
+func TestPowerCutAfterAKill(t *testing.T) {
+	want := reference(t, 350)
+	for flushed := range 5 { // how many times fifty messages, each a file and a bit
+		for seed := range uint64(8) {
+			disk := vfstest.New()
+			x := open(t, disk, small())
+			synced := int64(0)
+			for i := range 250 {
+				require.NoError(t, x.Put(numbered(i)))
+				if i == 50*flushed-1 {
+					require.NoError(t, x.Flush())
+					synced = numbered(i).StoreTimestamp
+				}
+			}
+			opts := small()
+			opts.Unclean, opts.SyncedTime = true, synced
+			x = open(t, disk, opts) // on the same disk: it still has unsynced pages
+			if seed%2 == 0 { // else the power goes before that
+				redispatch(t, x, 250)
+				opts.SyncedTime = numbered(249).StoreTimestamp
+			}
+			disk = disk.CrashClone([]vfstest.Keep{vfstest.KeepNothing, vfstest.KeepSome}[seed/2%2], seed)
+			x = open(t, disk, opts)
+			redispatch(t, x, 350)
+			requireNumbered(t, x, 0, 350)
+			require.NoError(t, x.Close())
+			requireSameFiles(t, want, disk)
+		}
+	}
+}
+
 func TestSyncedFilesAreNotReadAgain(t *testing.T) {
 	disk := vfstest.New()
 	x := open(t, disk, small())

@@ -64,7 +64,8 @@ func (x *Index) loadFile(path, name string, newer int) (cut bool, err error) {
 	if bad != nil {
 		x.log.Error("index file damaged", "path", path, "err", bad)
 	}
-	if x.suspect(file, newer) || bad != nil && newer == 0 {
+	suspect := x.suspect(file, newer)
+	if suspect || bad != nil && newer == 0 {
 		before := file.disk
 		changed, err := file.repair(math.MaxInt64)
 		if err != nil {
@@ -84,18 +85,18 @@ func (x *Index) loadFile(path, name string, newer int) (cut bool, err error) {
 		return cut, nil
 	}
 	x.files = append(x.files, file)
+	if suspect {
+		// What a killed process wrote may be in the kernel only, and the next Flush says that it is safe.
+		x.flush.sealed = append(x.flush.sealed, file.hold())
+	}
 	return cut, nil
 }
 
-// suspect says whether a power cut may have taken parts of a file.
+// suspect says whether a power cut may have taken parts of a file. One that has newer ones was full when they were made:
+// if its header does not say so, that header is not the last.
 func (x *Index) suspect(f *file, newer int) bool {
-	switch {
-	case !x.opts.Unclean:
-		return false
-	case x.opts.SyncedTime > 0:
-		return newer == 0 || f.disk.endTime > x.opts.SyncedTime
-	}
-	return newer <= 1 // a file is synced within seconds after the next was begun
+	return x.opts.Unclean &&
+		(newer == 0 || !x.full(&f.disk) || x.opts.SyncedTime == 0 || f.disk.endTime > x.opts.SyncedTime)
 }
 
 // loadForeign deals with a file of another size. One that was just being made is removed, and cut is true, for there
