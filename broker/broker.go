@@ -67,8 +67,7 @@ func Start(ctx context.Context, c Config) (*Broker, error) {
 		b.log.Warn("setting without effect", "key", pair.Key, "path", c.File)
 	}
 	if err := b.build(c); err != nil {
-		b.closeFiles()
-		return nil, err
+		return nil, errors.Join(err, b.closeFiles())
 	}
 	started := make(chan struct{})
 	go func() { // owned: by the Broker; it ends after ctx is done, or when a part fails, and closes done

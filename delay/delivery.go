@@ -52,8 +52,10 @@ func newDelivery(s *Scheduler, start progress) *delivery {
 	for i := range s.arrived {
 		s.arrived[i].Store(true) // nothing is known of the queues yet
 		next := start.next[i+1]
-		d.levels = append(d.levels, &level{number: i + 1, delay: s.delayOf(i + 1), next: next, read: next,
-			skip: map[offset.Queue]struct{}{}})
+		d.levels = append(d.levels, &level{
+			number: i + 1, delay: s.delayOf(i + 1), next: next, read: next,
+			skip: map[offset.Queue]struct{}{},
+		})
 	}
 	return d
 }

@@ -19,8 +19,10 @@ func defaults(t testing.TB) Levels {
 
 func TestDefaultLevels(t *testing.T) {
 	s, m := time.Second, time.Minute
-	require.Equal(t, Levels{s, 5 * s, 10 * s, 30 * s, m, 2 * m, 3 * m, 4 * m, 5 * m, 6 * m, 7 * m, 8 * m, 9 * m, 10 * m,
-		20 * m, 30 * m, time.Hour, 2 * time.Hour}, defaults(t))
+	require.Equal(t, Levels{
+		s, 5 * s, 10 * s, 30 * s, m, 2 * m, 3 * m, 4 * m, 5 * m, 6 * m, 7 * m, 8 * m, 9 * m, 10 * m,
+		20 * m, 30 * m, time.Hour, 2 * time.Hour,
+	}, defaults(t))
 	require.Len(t, defaults(t), QueueCount)
 }
 

@@ -10,7 +10,7 @@ func (c *checker) scanQueues() error {
 		}
 		c.queueFiles(q)
 		if err := c.queues.count(q, c.log.low(), func(index int64, e entry, file string, at int64, why string) {
-			c.add(why, file, at, "%s/%d@%d: %s", q.topic, q.id, index, describe(why, e, q))
+			c.add(why, file, at, "%s/%d@%d: %s", q.topic, q.id, index, describe(why))
 		}); err != nil {
 			return err
 		}
@@ -22,7 +22,7 @@ func (c *checker) scanQueues() error {
 	return nil
 }
 
-func describe(why string, e entry, q *queue) string {
+func describe(why string) string {
 	switch why {
 	case "queue-hole":
 		return "entries in front of it are missing"
@@ -90,7 +90,6 @@ func (c *checker) matchQueues() error {
 		if q.matched >= q.live {
 			continue
 		}
-		var failed error
 		err := c.queues.eachEntry(q, q.low, func(index int64, e entry, file string, at int64) bool {
 			if index >= q.high || c.ctx.Err() != nil {
 				return false
@@ -107,13 +106,13 @@ func (c *checker) matchQueues() error {
 				return true
 			}
 			var why string
-			if why, buf, failed = c.log.verify(buf, q, index, e); why != "" {
+			if why, buf = c.log.verify(buf, q, index, e); why != "" {
 				c.add("entry-dangling", file, at, "%s/%d@%d: points at %d: %s", q.topic, q.id, index, e.phy, why)
 			}
-			return failed == nil
+			return true
 		})
-		if err != nil || failed != nil {
-			return firstOf(err, failed)
+		if err != nil {
+			return err
 		}
 	}
 	return nil
@@ -130,12 +129,12 @@ func firstOf(errs ...error) error {
 
 // verify says why an entry does not belong to the record that it points at, "" when it does. buf is scratch space and
 // is given back.
-func (l *commitLog) verify(buf []byte, q *queue, index int64, e entry) (why string, scratch []byte, err error) {
+func (l *commitLog) verify(buf []byte, q *queue, index int64, e entry) (why string, scratch []byte) {
 	r, buf, bad := l.record(buf, e.phy)
 	if bad != nil {
-		return "no record: " + bad.Error(), buf, nil
+		return "no record: " + bad.Error(), buf
 	}
-	return mismatch(&r, q, index, e), buf, nil
+	return mismatch(&r, q, index, e), buf
 }
 
 func mismatch(r *message.Record, q *queue, index int64, e entry) string {

@@ -58,7 +58,7 @@ func (c *checker) checkConfig() {
 			continue
 		}
 		path := filepath.Join(c.root, configFolder, d.Name())
-		data, err := readSmall(c.opts.FS, path, maxConfigFile)
+		data, err := readSmall(c.opts.FS, path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -133,7 +133,7 @@ func (c *checker) checkOffsets() {
 // loadDeletions reads Ratchet's list of deleted topics.
 func (c *checker) loadDeletions() {
 	path := filepath.Join(c.root, deletionsFile)
-	data, err := readSmall(c.opts.FS, path, maxConfigFile)
+	data, err := readSmall(c.opts.FS, path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}
@@ -172,7 +172,7 @@ func parseCheckpoint(path string, data []byte) checkpoint {
 
 func (c *checker) loadCheckpoint() {
 	path := filepath.Join(c.root, checkpointFile)
-	data, err := readSmall(c.opts.FS, path, maxConfigFile)
+	data, err := readSmall(c.opts.FS, path)
 	switch {
 	case err == nil:
 		c.check = parseCheckpoint(path, data)

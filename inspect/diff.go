@@ -149,7 +149,7 @@ func (d *differ) logs(ctx context.Context, a, b *side) error {
 			at += n
 		}
 		if differing > before {
-			d.record(a, b, &it, differing-before)
+			d.record(b, &it, differing-before)
 		}
 	}
 }
@@ -185,7 +185,7 @@ func differs(a, b []byte) (d byteDiff) {
 	return d
 }
 
-func (d *differ) record(a, b *side, it *item, n int64) {
+func (d *differ) record(b *side, it *item, n int64) {
 	mine, theirs := "no record", "no record"
 	if it.kind == itemRecord {
 		mine = title(&it.rec)
@@ -276,7 +276,7 @@ func (d *differ) tables(o Options, kind, table, a, b string) error {
 		if !exists(o.FS, path) {
 			continue
 		}
-		data, err := readSmall(o.FS, path, maxConfigFile)
+		data, err := readSmall(o.FS, path)
 		if err != nil {
 			return err
 		}

@@ -157,8 +157,8 @@ func (o *openFiles) nextData(path string, at, end int64) (int64, error) {
 	return end, nil
 }
 
-// readSmall reads a file whole that is no larger than limit.
-func readSmall(fsys vfs.FS, path string, limit int64) ([]byte, error) {
+// readSmall reads a file whole that is no larger than a configuration file can be.
+func readSmall(fsys vfs.FS, path string) ([]byte, error) {
 	f, err := fsys.OpenReadOnly(path)
 	if err != nil {
 		return nil, err
@@ -168,7 +168,7 @@ func readSmall(fsys vfs.FS, path string, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if size > limit {
+	if size > maxConfigFile {
 		return nil, fmt.Errorf("file of %d bytes: %s", size, path)
 	}
 	b := make([]byte, size)

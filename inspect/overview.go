@@ -48,7 +48,7 @@ func Index(ctx context.Context, w io.Writer, path string, part Range, o Options)
 
 // Checkpoint writes what a checkpoint file says.
 func Checkpoint(w io.Writer, path string, o Options) error {
-	data, err := readSmall(o.withDefaults().FS, path, maxConfigFile)
+	data, err := readSmall(o.withDefaults().FS, path)
 	if err != nil {
 		return err
 	}

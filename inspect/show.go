@@ -136,7 +136,7 @@ func Log(ctx context.Context, w io.Writer, path string, filter LogFilter, o Opti
 	out := bufio.NewWriter(w)
 	fmt.Fprintf(out, "%12s %8s %-24s %5s %10s %-24s %-21s %-10s %-8s %s\n",
 		"phy", "size", "topic", "queue", "qoff", "stored", "born", "flags", "crc", "tags keys")
-	from := l.low()
+	var from int64
 	if i, inside := l.fileAt(filter.From); inside {
 		from = l.files[i].start
 	} else if i < len(l.files) {

@@ -162,10 +162,12 @@ func TestDamageIsFoundWhereItIs(t *testing.T) {
 		"body":     {func(m *vfstest.Mem) { patch(t, m, log0, at3+90, 'X') }, []string{fmt.Sprintf("record-body      %s:%d  Beta/1@0", log0, at3), "damaged: 1 findings"}, nil},
 		"position": {func(m *vfstest.Mem) { patch(t, m, log0, at3+message.PosPhysicalOffset+7, 1) }, []string{fmt.Sprintf("record-position  %s:%d", log0, at3)}, []string{"log-damaged"}},
 		"queue offset": {func(m *vfstest.Mem) { patch(t, m, log0, at3+message.PosQueueOffset+7, 9) }, []string{
-			"entry-wrong      consumequeue/Beta/1/00000000000000000000:180  Beta/1@9", "entry-dangling   consumequeue/Beta/1/00000000000000000000:0"}, []string{"record-order"}},
+			"entry-wrong      consumequeue/Beta/1/00000000000000000000:180  Beta/1@9", "entry-dangling   consumequeue/Beta/1/00000000000000000000:0",
+		}, []string{"record-order"}},
 		"queue id": {func(m *vfstest.Mem) { patch(t, m, log0, at3+message.PosQueueID, 0x80) }, []string{fmt.Sprintf("record-queue     %s:%d", log0, at3)}, nil},
 		"magic": {func(m *vfstest.Mem) { patch(t, m, log0, at3+message.PosMagic, 0) }, []string{
-			fmt.Sprintf("log-damaged      %s:%d  magic code 00a320a7; %d bytes up to %d", log0, at3, size, at4), "entry-dangling   consumequeue/Beta/1/00000000000000000000:0"}, nil},
+			fmt.Sprintf("log-damaged      %s:%d  magic code 00a320a7; %d bytes up to %d", log0, at3, size, at4), "entry-dangling   consumequeue/Beta/1/00000000000000000000:0",
+		}, nil},
 		"size":           {func(m *vfstest.Mem) { patch(t, m, log0, at3+3, byte(size+1)) }, []string{fmt.Sprintf("log-damaged      %s:%d", log0, at3), fmt.Sprintf("up to %d", at4)}, nil},
 		"page of zeros":  {func(m *vfstest.Mem) { patch(t, m, log0, at3, make([]byte, 500)...) }, []string{fmt.Sprintf("log-damaged      %s:%d  zeros", log0, at3), "entry-dangling", "index-dangling"}, nil},
 		"blank record":   {func(m *vfstest.Mem) { patch(t, m, log1, 0, 0xFF) }, []string{"log-damaged      " + log1 + ":0"}, nil},
@@ -175,7 +177,8 @@ func TestDamageIsFoundWhereItIs(t *testing.T) {
 			m.WriteFile(root+"/commitlog/00000000000000008192", make([]byte, 4096))
 		}, []string{"log-damaged      commitlog:4096  file missing; 4096 bytes up to 8192"}, nil},
 		"entry wrong": {func(m *vfstest.Mem) { patch(t, m, queue0, 2*entrySize, be64(0)...) }, []string{
-			fmt.Sprintf("entry-wrong      %s:40  Alpha/0@2: points at 0", queue0), fmt.Sprintf("entry-dangling   %s:40  Alpha/0@2: points at 0: record of Alpha/0@0", queue0), "queue-order"}, nil},
+			fmt.Sprintf("entry-wrong      %s:40  Alpha/0@2: points at 0", queue0), fmt.Sprintf("entry-dangling   %s:40  Alpha/0@2: points at 0: record of Alpha/0@0", queue0), "queue-order",
+		}, nil},
 		"entry size":         {func(m *vfstest.Mem) { patch(t, m, queue0, 2*entrySize+11, 1) }, []string{fmt.Sprintf("entry-wrong      %s:40", queue0)}, nil},
 		"tags code":          {func(m *vfstest.Mem) { patch(t, m, queue0, 2*entrySize+19, 1) }, []string{fmt.Sprintf("entry-tags       %s:40", queue0), "damaged: 1 findings"}, nil},
 		"entry missing":      {func(m *vfstest.Mem) { patch(t, m, queue0, 2*entrySize, make([]byte, entrySize)...) }, []string{fmt.Sprintf("entry-missing    %s:40", queue0), fmt.Sprintf("queue-hole       %s:60", queue0)}, nil},
@@ -304,7 +307,8 @@ func TestDiffFindsWhatDiffers(t *testing.T) {
 		want   []string
 	}{
 		"body": {func(m *vfstest.Mem) { patch(t, m, log0, at3+90, 'X', 'Y') }, []string{
-			fmt.Sprintf("record   %d: 2 bytes differ; a has Beta/1@0, b has Beta/1@0", at3), fmt.Sprintf("log      2 bytes differ, the first at %d", at3+90)}},
+			fmt.Sprintf("record   %d: 2 bytes differ; a has Beta/1@0, b has Beta/1@0", at3), fmt.Sprintf("log      2 bytes differ, the first at %d", at3+90),
+		}},
 		"shorter log": {func(m *vfstest.Mem) {
 			at, size := nth(t, m, 39)
 			patch(t, m, logOf(at), at%4096, make([]byte, size)...)
@@ -318,7 +322,8 @@ func TestDiffFindsWhatDiffers(t *testing.T) {
 		"topic": {func(m *vfstest.Mem) {
 			m.WriteFile(root+"/config/topics.json", []byte(`{"topicConfigTable":{"Alpha":{"perm":4},"New":{}}}`))
 		}, []string{
-			`topic    Alpha: a has {"perm":6}, b has {"perm":4}`, "topic    Beta: only a has it", "topic    New: only b has it"}},
+			`topic    Alpha: a has {"perm":6}, b has {"perm":4}`, "topic    Beta: only a has it", "topic    New: only b has it",
+		}},
 		"group": {func(m *vfstest.Mem) { require.NoError(t, m.Remove(root+"/config/subscriptionGroup.json")) }, []string{"group    g: only a has it"}},
 	} {
 		t.Run(name, func(t *testing.T) {

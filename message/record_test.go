@@ -124,10 +124,14 @@ func TestRecordsOfEveryLayout(t *testing.T) {
 			require.Equal(t, r.BornHost.Addr().Unmap(), got.BornHost.Addr(), name)
 			require.Equal(t, r.StoreHost, got.StoreHost, name)
 		}
-		require.Equal(t, []any{r.QueueID, r.Flag, r.QueueOffset, r.PhysicalOffset, r.BornTimestamp, r.StoreTimestamp, r.ReconsumeTimes,
-			r.PreparedTransactionOffset, string(r.Body), string(r.Topic), string(r.Properties)},
-			[]any{got.QueueID, got.Flag, got.QueueOffset, got.PhysicalOffset, got.BornTimestamp, got.StoreTimestamp, got.ReconsumeTimes,
-				got.PreparedTransactionOffset, string(got.Body), string(got.Topic), string(got.Properties)}, name)
+		require.Equal(t, []any{
+			r.QueueID, r.Flag, r.QueueOffset, r.PhysicalOffset, r.BornTimestamp, r.StoreTimestamp, r.ReconsumeTimes,
+			r.PreparedTransactionOffset, string(r.Body), string(r.Topic), string(r.Properties),
+		},
+			[]any{
+				got.QueueID, got.Flag, got.QueueOffset, got.PhysicalOffset, got.BornTimestamp, got.StoreTimestamp, got.ReconsumeTimes,
+				got.PreparedTransactionOffset, string(got.Body), string(got.Topic), string(got.Properties),
+			}, name)
 	}
 	require.Equal(t, 91, (&Record{}).EncodedSize())
 }

@@ -146,11 +146,13 @@ func TestDecodeTakesWhatJavaReadersTake(t *testing.T) {
 		"escapes in the remark": {`{"remark":"a\u00e9\n\"\\\/\ud83d\ude00"}`, Command{Remark: "aé\n\"\\/😀"}, nil},
 		"half a surrogate pair": {`{"remark":"\ud83dx\ude00\ud83d\u0041"}`, Command{Remark: "\uFFFDx\uFFFD\uFFFDA"}, nil},
 		"fields that are no text": {
-			`{"extFields":{"queueId":3,"b":true,"n":null,"f":-1.5,"s":"","o":{"x":[1]},}}`, Command{},
+			`{"extFields":{"queueId":3,"b":true,"n":null,"f":-1.5,"s":"","o":{"x":[1]},}}`,
+			Command{},
 			map[string]string{"queueId": "3", "b": "true", "f": "-1.5", "s": "", "o": `{"x":[1]}`},
 		},
 		"escapes in fields": {
-			`{"extFields":{"i":"K\u0001v\u0002","\u0061'b":'"\'','q"':"'"}}`, Command{},
+			`{"extFields":{"i":"K\u0001v\u0002","\u0061'b":'"\'','q"':"'"}}`,
+			Command{},
 			map[string]string{"i": "K\x01v\x02", "a'b": `"'`, `q"`: "'"},
 		},
 		"control characters": {"{\"extFields\":{\"i\":\"K\x01v\x02\"}}", Command{}, map[string]string{"i": "K\x01v\x02"}},
@@ -224,6 +226,7 @@ func (r raw) WriteFields(w *FieldWriter) {
 		w.String(key, r[key])
 	}
 }
+
 func (r raw) SetField(key string, value []byte) error {
 	r[strings.Clone(key)] = string(value)
 	return nil

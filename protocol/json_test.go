@@ -90,8 +90,10 @@ func TestUnmarshalCopies(t *testing.T) {
 }
 
 func TestUnmarshalOfTheWrongTypeFails(t *testing.T) {
-	for _, body := range []string{`[]`, `{"clientID":5}`, `{"consumerDataSet":{}}`, `{"consumerDataSet":[{"subscriptionDataSet":[{"codeSet":["x"]}]}]}`,
-		`{"consumerDataSet":[{"subscriptionDataSet":[{"subVersion":1e40}]}]}`} {
+	for _, body := range []string{
+		`[]`, `{"clientID":5}`, `{"consumerDataSet":{}}`, `{"consumerDataSet":[{"subscriptionDataSet":[{"codeSet":["x"]}]}]}`,
+		`{"consumerDataSet":[{"subscriptionDataSet":[{"subVersion":1e40}]}]}`,
+	} {
 		var h HeartbeatData
 		require.ErrorIs(t, Unmarshal([]byte(body), &h), ErrJSON, body)
 	}

@@ -15,6 +15,7 @@ func (g gnetLog) Infof(format string, args ...any) { g.Debugf(format, args...) }
 func (g gnetLog) Warnf(format string, args ...any) {
 	g.log.Warn("event loop", "err", fmt.Sprintf(format, args...))
 }
+
 func (g gnetLog) Errorf(format string, args ...any) {
 	g.log.Error("event loop", "err", fmt.Sprintf(format, args...))
 }

@@ -3,6 +3,7 @@ package remoting
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -228,6 +229,73 @@ func TestOnewayRequestsOfAClosedConnectionAreHandled(t *testing.T) {
 	eventually(t, func() bool { return ts.Stats().Lanes[0].Waiting == 1 }, "the lane is full")
 	close(g.open)
 	eventually(t, func() bool { return len(g.order()) == n }, "all are handled")
+}
+
+// Input that gnet has read ahead, as it does where reading can't be stopped, is not lost with the connection either.
+func TestOnewayRequestsReadAheadOfAClosedConnectionAreHandled(t *testing.T) {
+	g := newGate()
+	ts := startServer(t, ServerConfig{Handler: g, Lanes: []LaneConfig{{Name: "l", Workers: 1, Queue: 1}}})
+	const n = 500
+	p := dialRaw(t, ts.addr)
+	connOf(t, ts, p)
+	blind(t, ts.links()[0])
+	for i := range n {
+		p.write(frame(echo, int32(i), true, ""))
+	}
+	p.write(frame(echo, n, false, "")) // nobody is left to answer to
+	_ = p.Close()
+	eventually(t, func() bool { return ts.Stats().Requests == n }, "all are taken")
+	close(g.open)
+	eventually(t, func() bool { return len(g.order()) == n }, "all are handled")
+	for i, op := range g.order() {
+		require.Equal(t, int32(i), op)
+	}
+}
+
+// fakeLink notes that it was told to go on.
+type fakeLink struct {
+	resumed int
+	gone    bool
+}
+
+func (f *fakeLink) send(b *buffer) error { b.release(); return nil }
+func (f *fakeLink) close()               {}
+func (f *fakeLink) resume() bool         { f.resumed++; return !f.gone }
+
+// stalledLane is a lane with room for one, taken by a first connection, and two connections that wait for it.
+func stalledLane(t *testing.T) (l *lane, a *Conn, links [2]*fakeLink) {
+	e := &endpoint{handler: echoes, log: (&logged{}).logger()}
+	l = newLane(LaneConfig{Name: "l", Workers: 1, Queue: 1}, 0, e) // its worker is this test
+	oneway := func(link *fakeLink) (*Conn, bool) {
+		c := &Conn{}
+		c.init(e, link, 1, netip.AddrPort{}, netip.AddrPort{}, 1)
+		return c, l.push(e.request(c, l, nil, protocol.Command{Flag: protocol.FlagOneway}), false)
+	}
+	links = [2]*fakeLink{{}, {}}
+	_, ok := oneway(&fakeLink{})
+	require.True(t, ok)
+	a, ok = oneway(links[0])
+	require.False(t, ok)
+	_, ok = oneway(links[1])
+	require.False(t, ok)
+	return l, a, links
+}
+
+func TestRoomOfferedToAConnectionThatIsGoneIsOfferedToTheNext(t *testing.T) {
+	l, _, links := stalledLane(t)
+	links[0].gone = true
+	require.NotNil(t, l.pop(l.acquire(), false))
+	require.Equal(t, 1, links[1].resumed)
+}
+
+func TestRoomThatIsNotUsedIsPassedOn(t *testing.T) {
+	l, a, links := stalledLane(t)
+	require.NotNil(t, l.pop(l.acquire(), false))
+	require.Equal(t, 1, links[0].resumed)
+	require.Zero(t, links[1].resumed)
+	a.strand(l).parked = true // its request will wait elsewhere
+	require.True(t, l.push(l.e.request(a, l, nil, protocol.Command{Flag: protocol.FlagOneway}), false))
+	require.Equal(t, 1, links[1].resumed)
 }
 
 func TestManyStalledConnectionsAllGoOn(t *testing.T) {

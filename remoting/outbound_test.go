@@ -151,18 +151,22 @@ func TestDeafClientIsClosedWhenIdle(t *testing.T) {
 	require.Equal(t, uint64(1), ts.Stats().IdleClosed)
 }
 
+// blind makes a connection one that can't be paused.
+func blind(t *testing.T, k *serverLink) {
+	done := make(chan struct{})
+	require.NoError(t, k.loop.Execute(context.Background(), gnet.RunnableFunc(func(context.Context) error {
+		k.poller = -1
+		close(done)
+		return nil
+	})))
+	<-done
+}
+
 func TestWithoutAPollerInputIsBounded(t *testing.T) {
 	ts := startServer(t, ServerConfig{Handler: bigReplies(64 << 10), MaxOutbound: 64 << 10})
 	p := dialRaw(t, ts.addr)
 	eventually(t, func() bool { return len(ts.links()) == 1 }, "open")
-	blind := make(chan struct{})
-	k := ts.links()[0]
-	require.NoError(t, k.loop.Execute(context.Background(), gnet.RunnableFunc(func(context.Context) error {
-		k.poller = -1
-		close(blind)
-		return nil
-	})))
-	<-blind
+	blind(t, ts.links()[0])
 	<-deaf(p)
 	eventually(t, func() bool { return ts.Stats().Connections == 0 }, "closed")
 	require.Equal(t, uint64(1), ts.Stats().OverflowClosed)

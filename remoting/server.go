@@ -147,7 +147,7 @@ func (s *Server) Stats() Stats {
 	st := s.snapshot()
 	st.InFlight = int(s.inflight())
 	st.Connections = int(s.open.Load())
-	st.Choked = int(s.sweeper.choked())
+	st.Choked = s.sweeper.choked()
 	for _, l := range s.lanes {
 		st.Lanes = append(st.Lanes, l.stats())
 	}

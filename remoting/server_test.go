@@ -240,8 +240,9 @@ func TestHalfClosedSocketIsNoticed(t *testing.T) {
 }
 
 func TestIdleConnectionsAreClosed(t *testing.T) {
-	ts := startServer(t, ServerConfig{Handler: echoes, IdleTimeout: 300 * time.Millisecond})
-	silent, busy := dialRaw(t, ts.addr), dialRaw(t, ts.addr)
+	ts := startServer(t, ServerConfig{Handler: echoes, IdleTimeout: time.Second})
+	silent, sends, receives := dialRaw(t, ts.addr), dialRaw(t, ts.addr), dialRaw(t, ts.addr)
+	c := connOf(t, ts, receives)
 	done := make(chan bool)
 	go func() { done <- silent.closedWithin(soon) }()
 	beat := time.NewTicker(20 * time.Millisecond)
@@ -251,12 +252,15 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 		case closed = <-done:
 			require.True(t, closed)
 		case <-beat.C:
-			busy.write(frame(echo, 1, false, "x"))
-			busy.read()
+			sends.write(frame(echo, 1, true, "x"))
+			require.NoError(t, c.Notify(protocol.NotifyConsumerIDsChanged, nil, nil))
+			receives.read()
 		}
 	}
-	busy.write(frame(echo, 1, false, "x"))
-	busy.read()
+	for _, p := range []*rawPeer{sends, receives} {
+		p.write(frame(echo, 1, false, "x"))
+		p.read()
+	}
 	require.Equal(t, uint64(1), ts.Stats().IdleClosed)
 }
 

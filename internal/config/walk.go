@@ -218,9 +218,9 @@ func Text[T any](cfg *T, idle []Pair) string {
 var lineEnds = strings.NewReplacer("\n", `\n`, "\r", `\r`)
 
 func writeLine(b *strings.Builder, key, value string) {
-	lineEnds.WriteString(b, key)
+	b.WriteString(lineEnds.Replace(key))
 	b.WriteByte('=')
-	lineEnds.WriteString(b, value)
+	b.WriteString(lineEnds.Replace(value))
 	b.WriteByte('\n')
 }
 

@@ -181,7 +181,7 @@ func TestPowerCutAfterAKill(t *testing.T) {
 			opts := small()
 			opts.Unclean, opts.SyncedTime = true, synced
 			x = open(t, disk, opts) // on the same disk: it still has unsynced pages
-			if seed%2 == 0 { // else the power goes before that
+			if seed%2 == 0 {        // else the power goes before that
 				redispatch(t, x, 250)
 				opts.SyncedTime = numbered(249).StoreTimestamp
 			}

@@ -163,11 +163,21 @@ func TestMatches(t *testing.T) {
 		kind       Kind
 		want       bool
 	}{
-		{"T", "UNIQUE", AnyKey, true}, {"T", "UNIQUE", UniqueKey, true}, {"T", "UNIQUE", UserKey, false},
-		{"T", "two", AnyKey, true}, {"T", "two", UserKey, true}, {"T", "two", UniqueKey, false},
-		{"T", "three", AnyKey, true}, {"T", "thre", AnyKey, false}, {"T", "one two", AnyKey, false},
-		{"T", "", AnyKey, false}, {"T", "", UserKey, false}, {"t", "two", AnyKey, false},
-		{"T", "tag a", TagKey, true}, {"T", "tag", TagKey, false}, {"T", "tag a", AnyKey, false},
+		{"T", "UNIQUE", AnyKey, true},
+		{"T", "UNIQUE", UniqueKey, true},
+		{"T", "UNIQUE", UserKey, false},
+		{"T", "two", AnyKey, true},
+		{"T", "two", UserKey, true},
+		{"T", "two", UniqueKey, false},
+		{"T", "three", AnyKey, true},
+		{"T", "thre", AnyKey, false},
+		{"T", "one two", AnyKey, false},
+		{"T", "", AnyKey, false},
+		{"T", "", UserKey, false},
+		{"t", "two", AnyKey, false},
+		{"T", "tag a", TagKey, true},
+		{"T", "tag", TagKey, false},
+		{"T", "tag a", AnyKey, false},
 	} {
 		require.Equal(t, c.want, Matches(r, c.topic, c.key, c.kind), "%+v", c)
 	}

@@ -74,8 +74,11 @@ func BenchmarkQuery(b *testing.B) {
 		name, key string
 		kind      Kind
 		limit     int
-	}{{"unique", "7F00000100002A9F0000000000001234", UniqueKey, 1}, {"customer", "customer-7", UserKey, 32},
-		{"tag-all", "TagA", TagKey, 1 << 30}} {
+	}{
+		{"unique", "7F00000100002A9F0000000000001234", UniqueKey, 1},
+		{"customer", "customer-7", UserKey, 32},
+		{"tag-all", "TagA", TagKey, 1 << 30},
+	} {
 		b.Run(c.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
