@@ -182,7 +182,7 @@ func (c *powerStore) requireHeld(w *wire, queue int32, at int64) {
 func (c *powerStore) verifyIndex(w *wire, f *found) {
 	looked := 0
 	for s, key := range f.now { // in random order
-		if looked++; looked > 20 {
+		if looked++; looked > 100 {
 			return
 		}
 		answer, err := w.call(protocol.QueryMessage, &protocol.QueryMessageRequest{
