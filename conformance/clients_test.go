@@ -30,8 +30,10 @@ type client struct {
 // jvmFlags are what the 4.x and 5.x code needs on a current JDK, plus thrift for a small machine.
 // home receives the logs that the Java code writes below the user's home.
 func jvmFlags(home, heap string) []string {
-	flags := []string{"-Xmx" + heap, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
-		"-Duser.home=" + home}
+	flags := []string{
+		"-Xmx" + heap, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
+		"-Duser.home=" + home,
+	}
 	for _, p := range []string{"java.nio", "sun.nio.ch", "java.lang", "java.util", "jdk.internal.ref"} {
 		flags = append(flags, "--add-opens=java.base/"+p+"=ALL-UNNAMED")
 	}
@@ -115,8 +117,10 @@ type program struct {
 // build or start it shows in its results.
 func (c *client) run(tg Target, limit time.Duration, mode string, args ...string) *program {
 	args = append([]string{mode, tg.NameServer(), c.name, run}, args...)
-	p := &program{client: c, ended: make(chan struct{}), results: map[string]result{}, waits: map[string]bool{},
-		changed: make(chan struct{}), cancel: func() {}}
+	p := &program{
+		client: c, ended: make(chan struct{}), results: map[string]result{}, waits: map[string]bool{},
+		changed: make(chan struct{}), cancel: func() {},
+	}
 	if err := p.start(tg, limit, args); err != nil {
 		p.err = err
 		close(p.ended)

@@ -39,14 +39,13 @@ func TestMain(m *testing.M) {
 	}
 	begin := time.Now()
 	code := m.Run()
-	started := len(summary.rows) > 0
-	if started {
+	if len(summary.rows) > 0 {
 		if tg, err := target(); err == nil {
 			tg.Stop()
 			summary.print(tg.Name(), time.Since(begin))
 		}
 	}
-	if code == 0 || !started {
+	if code == 0 {
 		os.RemoveAll(workDir)
 	} else {
 		fmt.Println("logs and data are kept in", workDir)

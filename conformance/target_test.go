@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -54,16 +55,11 @@ func startTarget(dir string, strict bool) (Target, error) {
 	}
 }
 
-// freePort returns a port p such that p-2, p and p+1 are free as well: a Java broker takes all three.
+// freePort returns a port p such that p-2, p and p+1 are free as well: a Java broker takes all three. It is below those
+// that the system gives to outgoing connections, so that nobody has it while a server is down for a moment.
 func freePort() (int, error) {
 	for range 100 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return 0, err
-		}
-		port := l.Addr().(*net.TCPAddr).Port
-		l.Close()
-		free := port > 1026 && port < 65500
+		port, free := 10_000+rand.IntN(22_000), true
 		for _, p := range []int{port - 2, port, port + 1} {
 			if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", p)); err == nil {
 				l.Close()
@@ -204,12 +200,21 @@ type ratchetTarget struct {
 	server  *server
 }
 
-func startRatchet(dir string, strict bool) (Target, error) {
-	binary := filepath.Join(dir, "ratchet")
+// ratchetBinary builds the product, once.
+var ratchetBinary = sync.OnceValues(func() (string, error) {
+	binary := filepath.Join(workDir, "ratchet")
 	build := exec.Command("go", "build", "-o", binary, "./cmd/ratchet")
 	build.Dir = ".."
 	if out, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("go build ./cmd/ratchet: %w\n%s", err, out)
+		return "", fmt.Errorf("go build ./cmd/ratchet: %w\n%s", err, out)
+	}
+	return binary, nil
+})
+
+func startRatchet(dir string, strict bool) (Target, error) {
+	binary, err := ratchetBinary()
+	if err != nil {
+		return nil, err
 	}
 	namesrv, err := freePort()
 	if err != nil {
@@ -221,9 +226,11 @@ func startRatchet(dir string, strict bool) (Target, error) {
 	}
 	r := &ratchetTarget{namesrv: fmt.Sprintf("127.0.0.1:%d", namesrv)}
 	r.server = &server{
-		command: []string{binary, "dev", "-data", filepath.Join(dir, "data"),
+		command: []string{
+			binary, "dev", "-data", filepath.Join(dir, "data"),
 			"-namesrv", r.namesrv, "-broker", fmt.Sprintf("127.0.0.1:%d", broker),
-			"-set", fmt.Sprintf("strictFromLast=%v", strict)},
+			"-set", fmt.Sprintf("strictFromLast=%v", strict),
+		},
 		log:   filepath.Join(dir, "ratchet.log"),
 		ready: "ready",
 		ports: []int{namesrv, broker},
@@ -305,31 +312,11 @@ func startJava(dir, version string, strict bool) (Target, error) {
 	if err != nil {
 		return nil, err
 	}
-	// 4.x does not start without these two files; 5.x does not look for them.
-	const logback = `<configuration>
-  <appender name="out" class="ch.qos.logback.core.ConsoleAppender"><encoder><pattern>%d %-5p %c - %m%n</pattern></encoder></appender>
-  <root level="WARN"><appender-ref ref="out"/></root>
-</configuration>
-`
-	if err := os.MkdirAll(filepath.Join(dir, "conf"), 0o755); err != nil {
+	if err := writeLogging(dir, "WARN"); err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"logback_namesrv.xml", "logback_broker.xml"} {
-		if err := os.WriteFile(filepath.Join(dir, "conf", name), []byte(logback), 0o644); err != nil {
-			return nil, err
-		}
-	}
 	java := func(class, conf, log, ready string, ports ...int) *server {
-		args := append([]string{"java"}, jvmFlags(dir, "512m")...)
-		args = append(args, "-Drocketmq.home.dir="+dir, "-cp", filepath.Join(lib, "*"), class, "-c", conf)
-		return &server{
-			command: args,
-			env:     []string{"ROCKETMQ_HOME=" + dir},
-			log:     filepath.Join(dir, log),
-			ready:   ready,
-			ports:   ports,
-			down:    make(chan struct{}),
-		}
+		return javaServer(lib, dir, class, conf, filepath.Join(dir, log), ready, ports...)
 	}
 	j.namesrv = java("org.apache.rocketmq.namesrv.NamesrvStartup", nconf, "namesrv.log", "boot success", nport)
 	j.broker = java("org.apache.rocketmq.broker.BrokerStartup", bconf, "broker.log", "boot success", bport)
@@ -341,6 +328,38 @@ func startJava(dir, version string, strict bool) (Target, error) {
 		return nil, err
 	}
 	return j, nil
+}
+
+// writeLogging writes two files that 4.x does not start without; 5.x does not look for them.
+func writeLogging(dir, level string) error {
+	logback := `<configuration>
+  <appender name="out" class="ch.qos.logback.core.ConsoleAppender"><encoder><pattern>%d %-5p %c - %m%n</pattern></encoder></appender>
+  <root level="` + level + `"><appender-ref ref="out"/></root>
+</configuration>
+`
+	if err := os.MkdirAll(filepath.Join(dir, "conf"), 0o755); err != nil {
+		return err
+	}
+	for _, name := range []string{"logback_namesrv.xml", "logback_broker.xml"} {
+		if err := os.WriteFile(filepath.Join(dir, "conf", name), []byte(logback), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// javaServer is a Java name server or broker with the jars in lib and its home in dir.
+func javaServer(lib, dir, class, conf, log, ready string, ports ...int) *server {
+	args := append([]string{"java"}, jvmFlags(dir, "512m")...)
+	args = append(args, "-Drocketmq.home.dir="+dir, "-cp", filepath.Join(lib, "*"), class, "-c", conf)
+	return &server{
+		command: args,
+		env:     []string{"ROCKETMQ_HOME=" + dir},
+		log:     log,
+		ready:   ready,
+		ports:   ports,
+		down:    make(chan struct{}),
+	}
 }
 
 // routed waits until the name server knows the broker, which says it is up a moment before.

@@ -15,8 +15,10 @@ import (
 // the Java and the Go program: an id decides how a message is sent, its body and its properties.
 
 // systemProperties are added by clients and brokers.
-var systemProperties = []string{"KEYS", "TAGS", "WAIT", "UNIQ_KEY", "CLUSTER", "MIN_OFFSET", "MAX_OFFSET",
-	"MSG_REGION", "TRACE_ON", "CONSUME_START_TIME", "__CRC32#"}
+var systemProperties = []string{
+	"KEYS", "TAGS", "WAIT", "UNIQ_KEY", "CLUSTER", "MIN_OFFSET", "MAX_OFFSET",
+	"MSG_REGION", "TRACE_ON", "CONSUME_START_TIME", "__CRC32#",
+}
 
 func pairIDs() []string {
 	var ids []string

@@ -32,6 +32,7 @@ public final class Main {
         OffsetScenarios.register(SCENARIOS);
         TopicScenarios.register(SCENARIOS);
         RestartScenarios.register(SCENARIOS);
+        InteropScenarios.register(SCENARIOS);
     }
 
     private Main() {
