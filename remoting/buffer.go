@@ -35,6 +35,7 @@ func getBuffer(n int) *buffer {
 	if cap(b.B) < 1<<class { // new, of the size that the pool thinks is usual
 		b.B = make([]byte, 0, 1<<class)
 	}
+	b.B = b.B[:0]
 	b.wake()
 	return b
 }
@@ -51,5 +52,8 @@ func (b *buffer) release() {
 	if class < minBufferClass {
 		return
 	}
+	// The pool now and then sets the size it keeps to what buffers are filled to. All of a class are filled: else those
+	// of 512 bytes, most of them half empty, would soon all be thrown away.
+	b.B = b.B[:1<<class : 1<<class]
 	bufferPools[class].Put((*bytebufferpool.ByteBuffer)(b))
 }

@@ -149,3 +149,15 @@ func TestBufferClasses(t *testing.T) {
 	odd.release()
 	require.GreaterOrEqual(t, cap(getBuffer(4096).B), 4096, "an odd buffer never serves a class it is too small for")
 }
+
+func TestBuffersAreUsedAgainHoweverLittleIsInThem(t *testing.T) {
+	use := func() {
+		b := getBuffer(100)
+		b.B = append(b.B, "a short frame"...)
+		b.release()
+	}
+	for range 100_000 { // the pool has adapted to what it saw, twice
+		use()
+	}
+	require.Less(t, testing.AllocsPerRun(1000, use), 2.0, "one is the debug build's")
+}
