@@ -211,9 +211,9 @@ func (c *powerStore) awaitDelayed() {
 	}
 	stored := empty()
 	c.readQueue(w, &stored, delay.Topic, 0)
-	require.NotEmpty(c.t, stored.now)
 	owed := slices.Collect(maps.Values(stored.now))
 	if c.sync {
+		require.NotEmpty(c.t, owed)
 		owed = slices.AppendSeq(owed, maps.Keys(c.ledger.delayed))
 	}
 	for end := time.Now().Add(15 * time.Second); ; {
