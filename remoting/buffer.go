@@ -54,6 +54,6 @@ func (b *buffer) release() {
 	}
 	// The pool now and then sets the size it keeps to what buffers are filled to. All of a class are filled: else those
 	// of 512 bytes, most of them half empty, would soon all be thrown away.
-	b.B = b.B[:1<<class : 1<<class]
+	b.B = b.B[: 1<<class : 1<<class]
 	bufferPools[class].Put((*bytebufferpool.ByteBuffer)(b))
 }
