@@ -7,6 +7,7 @@ package processor
 
 import (
 	"context"
+	"slices"
 
 	"github.com/ratchetmq/ratchet/internal/offset"
 	"github.com/ratchetmq/ratchet/message"
@@ -74,6 +75,9 @@ func (p *Processor) findByKey(h *protocol.QueryMessageRequest, limit int) (found
 	var record []byte
 	size := 0
 	err = p.index.Each(h.Topic, h.Key, kind, h.BeginTimestamp, h.EndTimestamp, func(phy offset.Physical) bool {
+		if slices.Contains(found, phy) {
+			return true // a Java broker that was killed may have indexed a message twice
+		}
 		var err error
 		if record, err = p.store.Record(phy, record[:0]); err != nil {
 			return true // gone with its file, or damaged: then it can't be shown
