@@ -114,6 +114,28 @@ func TestScenario6_15(t *testing.T) {
 	p.refused(protocol.QueryNotFound, protocol.QueryMessage, ask("BBTopic", "Aa"), nil)
 }
 
+// A message that is in the index twice, as a Java broker may leave it after a kill, is found once.
+func TestQueryByKeyFindsAMessageOnce(t *testing.T) {
+	root := t.TempDir()
+	p := newPeer(t, "storePathRootDir="+root)
+	p.createTopic("T", 1)
+	p.send("T", 0, "one", "KEYS", "k")
+	p.broker.Stop()
+	names, err := filepath.Glob(filepath.Join(root, "index", "*"))
+	require.NoError(t, err)
+	require.Len(t, names, 1)
+	file, err := os.ReadFile(names[0])
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(root, "index", "29991231235959999"), file, 0o600))
+	p.broker.Restart()
+	body := p.must(protocol.QueryMessage,
+		&protocol.QueryMessageRequest{Topic: "T", Key: "k", MaxNum: 32, EndTimestamp: 1 << 60}, nil).Body
+	r, err := message.Parse(body)
+	require.NoError(t, err)
+	require.Equal(t, "one", string(r.Body))
+	require.Len(t, body, int(r.Size))
+}
+
 // A code that nobody knows is answered at once.
 func TestScenario6_20(t *testing.T) {
 	p := newPeer(t)

@@ -1,0 +1,114 @@
+package broker_test
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ratchetmq/ratchet/namesrv"
+	"github.com/ratchetmq/ratchet/protocol"
+	"github.com/ratchetmq/ratchet/ratchettest"
+)
+
+// secondNameServer runs a name server beside the test broker's own.
+func secondNameServer(t *testing.T) (addr string) {
+	t.Helper()
+	server, err := namesrv.New(namesrv.Config{
+		Addrs: []string{"127.0.0.1:0"}, StartGrace: -1, Logger: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = server.Run(ctx) })
+	t.Cleanup(func() {
+		stop()
+		running.Wait()
+	})
+	<-server.Ready()
+	return server.Addr().String()
+}
+
+// routed says whether a name server knows the way to a topic.
+func (p *peer) routed(addr, topic string) bool {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	resp, err := p.client.Call(ctx, addr, protocol.GetRouteInfoByTopic, &protocol.GetRouteInfoRequest{Topic: topic}, nil, nil)
+	require.NoError(p.t, err)
+	return resp.Code == int32(protocol.Success)
+}
+
+// The list of name servers can change while the broker runs: it registers at the new ones and leaves the others.
+func TestScenario4_10(t *testing.T) {
+	p := newPeer(t)
+	p.createTopic("T", 1)
+	require.True(t, p.routed(p.broker.NameServer, "T"))
+	second := secondNameServer(t)
+	require.False(t, p.routed(second, "T"))
+	p.must(protocol.UpdateBrokerConfig, nil, []byte("namesrvAddr="+second))
+	require.Eventually(t, func() bool { return p.routed(second, "T") && !p.routed(p.broker.NameServer, "T") }, waitLimit, waitStep)
+	p.createTopic("Later", 1)
+	require.True(t, p.routed(second, "Later"))
+}
+
+// A name server that takes connections and never answers keeps nobody from registering at the others.
+func TestScenario4_11(t *testing.T) {
+	hole, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer hole.Close()
+	second := secondNameServer(t)
+	p := join(t, ratchettest.Start(t, "namesrvAddr="+hole.Addr().String()+";"+second))
+	require.True(t, p.routed(second, "TBW102"), "registered although the first on the list is silent")
+	start := time.Now()
+	p.createTopic("T", 1)
+	require.True(t, p.routed(second, "T"))
+	require.Less(t, time.Since(start), 3*time.Second, "a change does not wait for the silent one for long")
+}
+
+// Old clients use a second port, two below the first.
+func TestVIPPort(t *testing.T) {
+	port := freePortWithVIP(t)
+	p := newPeer(t, "listenPort="+strconv.Itoa(port), "vipPortEnable=true")
+	p.createTopic("T", 1)
+	frame := protocol.AppendRequest(nil, protocol.JSON, protocol.SendMessageV2, 1, false, sendHeader("T", 0), nil, []byte("x"))
+	answer := exchange(t, net.JoinHostPort("127.0.0.1", strconv.Itoa(port-2)), frame)
+	require.Equal(t, int32(protocol.Success), answer.Code, answer.Remark)
+}
+
+// freePortWithVIP is a port that is free together with the one two below it.
+func freePortWithVIP(t *testing.T) int {
+	t.Helper()
+	for range 100 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		port := l.Addr().(*net.TCPAddr).Port
+		vip, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port-2)))
+		l.Close()
+		if err == nil {
+			vip.Close()
+			return port
+		}
+	}
+	t.Fatal("no two ports are free")
+	return 0
+}
+
+// Topic and group names of the longest kind, and one more.
+func TestScenario6_17(t *testing.T) {
+	p := newPeer(t)
+	name := func(n int) string { return strings.Repeat("n", n) }
+	p.send(name(127), 0, "x")
+	require.Equal(t, []string{"x"}, p.bodies(name(127), 0, 0))
+	p.refused(protocol.InvalidParameter, protocol.SendMessageV2, sendHeader(name(128), 0), []byte("x"), "127")
+	group := name(120)
+	p.beat("c", group, subscription{name(127), "*", nil, 1})
+	sent := p.send(protocol.RetryTopic(group), 0, "retried")
+	require.Equal(t, []string{"retried"}, p.bodies(protocol.RetryTopic(group), 0, sent.QueueOffset))
+}
