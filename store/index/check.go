@@ -49,6 +49,9 @@ func (f *file) repair(limit offset.Physical) (changed bool, err error) {
 // sound reads the entries that h counts up to the first that is not what it must be, and returns the header for those
 // before it. It fills newest with the last entry's number per slot.
 func (f *file) sound(h *header, limit offset.Physical, newest []uint32) (header, error) {
+	if h.empty() {
+		return *h, nil // it says at most where the file before it ends
+	}
 	kept := *h
 	kept.next = 1
 	var last entry

@@ -32,9 +32,10 @@ func (x *Index) createFile(now time.Time) (*file, error) {
 		return nil, err
 	}
 	before := ""
+	h := header{next: 1}
 	x.mu.Lock()
 	if n := len(x.files); n > 0 {
-		before = x.files[n-1].name
+		before, h = x.files[n-1].name, startAfter(&x.files[n-1].disk)
 	}
 	for _, f := range x.foreign {
 		before = max(before, filepath.Base(f.path))
@@ -47,7 +48,11 @@ func (x *Index) createFile(now time.Time) (*file, error) {
 	if err != nil {
 		return nil, err
 	}
+	file := newFile(f, name, x.layout)
 	err = f.Truncate(x.size())
+	if err == nil && h != file.disk {
+		err = file.writeHeader(&h)
+	}
 	if err == nil {
 		err = f.Sync() // the length: a file that is cut short can't be told from one of another size
 	}
@@ -57,7 +62,8 @@ func (x *Index) createFile(now time.Time) (*file, error) {
 	if err != nil {
 		return nil, errors.Join(err, f.Close(), x.fs.Remove(path)) // or every retry would leave a file
 	}
-	return newFile(f, name, x.layout), nil
+	file.disk = h
+	return file, nil
 }
 
 // backoff spaces out attempts at what fails.

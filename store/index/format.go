@@ -47,6 +47,14 @@ func decodeHeader(b []byte) header {
 
 func (h *header) empty() bool { return h.next <= 1 }
 
+// startAfter is the header of a new file: it says where the one before it ends. Java's broker takes a last file without
+// entries by its word, and would otherwise index again what it reads of the log below that place.
+func startAfter(before *header) header {
+	return header{
+		beginTime: before.endTime, endTime: before.endTime, beginPhy: before.endPhy, endPhy: before.endPhy, next: 1,
+	}
+}
+
 // check says what is wrong with a header of a file with that many entries.
 func (h *header) check(entries uint32) error {
 	switch {

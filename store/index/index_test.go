@@ -85,6 +85,18 @@ func requireNumbered(t *testing.T, x *Index, from, to int) {
 	require.Empty(t, find(t, x, "T", fmt.Sprintf("U%05d", to), UniqueKey))
 }
 
+// fileNames are the index files, the oldest first.
+func fileNames(t testing.TB, disk *vfstest.Mem) (names []string) {
+	t.Helper()
+	entries, err := disk.ReadDir(dir)
+	require.NoError(t, err)
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	slices.Sort(names)
+	return names
+}
+
 func TestQuerySeesWhatWasPutBefore(t *testing.T) {
 	x := open(t, vfstest.New(), small())
 	for i := range 30 {
@@ -228,6 +240,44 @@ func TestFilesRoll(t *testing.T) {
 	x = open(t, disk, small())
 	requireNumbered(t, x, 0, n+5)
 	require.Len(t, disk.Files(), 7)
+}
+
+// A file says from the start where the one before it ends. A broker of Java's that finds it without entries, after a kill,
+// would otherwise index again, into this file, what it reads of the log below that place.
+func TestNewFileSaysWhereTheOldOneEnds(t *testing.T) {
+	disk := vfstest.New()
+	x := open(t, disk, small())
+	require.NoError(t, x.Put(numbered(0)))
+	put := 1
+	for ; len(fileNames(t, disk)) < 2; put++ {
+		require.NoError(t, x.Put(numbered(put)))
+	}
+	names := fileNames(t, disk)
+	headers := make([]header, 2)
+	for i, name := range names {
+		f, err := disk.Open(path.Join(dir, name))
+		require.NoError(t, err)
+		var b [headerSize]byte
+		require.NoError(t, readFull(f, b[:], 0))
+		require.NoError(t, f.Close())
+		headers[i] = decodeHeader(b[:])
+	}
+	first, second := headers[0], headers[1]
+	require.EqualValues(t, 200, first.next)
+	require.Equal(t, header{
+		beginTime: first.endTime, endTime: first.endTime, beginPhy: first.endPhy, endPhy: first.endPhy, next: 1,
+	}, second)
+
+	// After a kill it is as good as any other empty file.
+	lines := new(bytes.Buffer)
+	opts := small()
+	opts.Unclean, opts.Logger = true, slog.New(slog.NewTextHandler(lines, nil))
+	x = open(t, disk, opts)
+	require.Empty(t, lines.String())
+	for i := range put + 50 {
+		require.NoError(t, x.Put(numbered(i)))
+	}
+	requireNumbered(t, x, 0, put+50)
 }
 
 func TestDeleteBefore(t *testing.T) {
