@@ -137,7 +137,7 @@ func (b *Broker) build(c Config) error {
 	}
 	b.registrar = newRegistrar(identity{
 		cluster: s.Cluster, name: s.Name, id: s.ID, heartbeat: s.RegisterEvery,
-	}, b.topics, b.client, func() int32 { return int32(b.settings.Get().Permission) }, b.log)
+	}, b.topics, b.client, b.permission, b.log)
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ratchetmq/ratchet/internal/config"
 	"github.com/ratchetmq/ratchet/processor"
+	"github.com/ratchetmq/ratchet/protocol"
 	"github.com/ratchetmq/ratchet/remoting"
 )
 
@@ -40,6 +41,10 @@ func (b *Broker) serve(ctx context.Context, started chan<- struct{}) error {
 	defer stopProcessor()
 	front.Go(func() error { return b.processor.Run(processorCtx) })
 	front.Go(func() error {
+		b.watchStore(frontCtx)
+		return nil
+	})
+	front.Go(func() error {
 		defer stopServer()
 		defer stopProcessor()
 		return b.register(frontCtx, started)
@@ -55,6 +60,27 @@ func (b *Broker) serve(ctx context.Context, started chan<- struct{}) error {
 	}
 	b.log.Info("broker stopped")
 	return nil
+}
+
+// watchStore takes the broker out of the route for writers when the store has broken: what it has can still be read. It
+// ends with ctx.
+func (b *Broker) watchStore(ctx context.Context) {
+	select {
+	case <-b.store.Failed():
+		b.log.Error("the store is broken: no more messages are taken until a restart, those there are can be read",
+			"err", b.store.Err())
+		b.registrar.RegisterAll()
+	case <-ctx.Done():
+	}
+}
+
+// permission is what clients may do here, for the route: brokerPermission, and no writing to a broken store.
+func (b *Broker) permission() int32 {
+	perm := int32(b.settings.Get().Permission)
+	if b.store.Err() != nil {
+		perm &^= protocol.PermWrite
+	}
+	return perm
 }
 
 // register waits for the server to listen, then keeps the name servers informed until ctx is done.
