@@ -124,6 +124,7 @@ func newFolder(t *testing.T, dir, version string, namesrv Target, more ...any) *
 		"brokerRole", "ASYNC_MASTER",
 		"flushDiskType", "ASYNC_FLUSH",
 		"autoCreateTopicEnable", true,
+		"waitTimeMillsInSendQueue", 20000, // a busy machine is no reason to refuse
 		"autoCreateSubscriptionGroup", true,
 		"messageDelayLevel", delays,
 		"storePathRootDir", store,

@@ -295,6 +295,7 @@ func startJava(dir, version string, strict bool) (Target, error) {
 			"brokerRole", "ASYNC_MASTER",
 			"flushDiskType", "ASYNC_FLUSH",
 			"autoCreateTopicEnable", true,
+			"waitTimeMillsInSendQueue", 20000, // a busy machine is no reason to refuse
 			"autoCreateSubscriptionGroup", true,
 			"storePathRootDir", store,
 			"storePathCommitLog", filepath.Join(store, "commitlog"),
