@@ -124,7 +124,6 @@ func newFolder(t *testing.T, dir, version string, namesrv Target, more ...any) *
 		"brokerRole", "ASYNC_MASTER",
 		"flushDiskType", "ASYNC_FLUSH",
 		"autoCreateTopicEnable", true,
-		"waitTimeMillsInSendQueue", 20000, // a busy machine is no reason to refuse
 		"autoCreateSubscriptionGroup", true,
 		"messageDelayLevel", delays,
 		"storePathRootDir", store,
@@ -135,6 +134,9 @@ func newFolder(t *testing.T, dir, version string, namesrv Target, more ...any) *
 		"maxIndexNum", 200,
 		"mappedFileSizeTimerLog", 1 << 20,
 		"diskMaxUsedSpaceRatio", 95,
+		// A machine that runs several JVMs stalls now and then: no reason to refuse a message.
+		"waitTimeMillsInSendQueue", 30_000,
+		"osPageCacheBusyTimeOutMills", 30_000,
 	}, more...)...))
 	f.client, err = remoting.NewClient(remoting.ClientConfig{})
 	require.NoError(t, err)
