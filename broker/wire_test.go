@@ -183,3 +183,25 @@ func TestMissingFieldsAreNamed(t *testing.T) {
 		}
 	}
 }
+
+// How far a group is, and so how far behind.
+func TestConsumeStats(t *testing.T) {
+	p := newPeer(t)
+	p.createTopic("T", 2)
+	p.sendMany("T", 1, 10)
+	p.pull(pullHeader("G", "T", 1, 0))
+	p.must(protocol.UpdateConsumerOffset, commitHeader("G", "T", 1, 4), nil)
+	resp := p.must(protocol.GetConsumeStats, &protocol.GetConsumeStatsRequest{ConsumerGroup: "G"}, nil)
+	var stats protocol.ConsumeStats
+	require.NoError(t, protocol.Unmarshal(resp.Body, &stats))
+	require.Len(t, stats.OffsetTable, 2)
+	for mq, w := range stats.OffsetTable {
+		if mq.QueueID == 0 {
+			require.Equal(t, protocol.OffsetWrapper{}, w)
+			continue
+		}
+		require.Equal(t, int64(10), w.BrokerOffset)
+		require.Equal(t, int64(4), w.ConsumerOffset)
+		require.Positive(t, w.LastTimestamp)
+	}
+}

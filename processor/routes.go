@@ -62,6 +62,7 @@ var routes = map[protocol.RequestCode]route{
 	protocol.GetConsumerConnectionList:        {LaneAdmin, (*Processor).consumerConnections},
 	protocol.GetProducerConnectionList:        {LaneAdmin, (*Processor).producerConnections},
 	protocol.QueryTopicConsumeByWho:           {LaneAdmin, (*Processor).topicConsumers},
+	protocol.GetConsumeStats:                  {LaneAdmin, (*Processor).consumeStats},
 	protocol.InvokeBrokerToResetOffset:        {LaneAdmin, (*Processor).resetOffset},
 	protocol.CleanExpiredConsumeQueue:         {LaneAdmin, (*Processor).cleanExpired},
 	protocol.DeleteExpiredCommitLog:           {LaneAdmin, (*Processor).cleanExpired},
