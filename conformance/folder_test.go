@@ -193,6 +193,7 @@ var (
 	unreadable = regexp.MustCompile(`(?i)load .*(fail|exception|error)|(decode|parse).*(fail|exception|error)`)
 	usual      = regexp.MustCompile(`found a illegal magic code 0x0$` + // the zeros behind the last message
 		`|AllocateMappedFileService` + // slow, or interrupted at the end
+		`|ScheduleMessageService, executeOnTimeup exception` + // interrupted at the end
 		`|is full, trying to create another one`) // an index file
 	usualFirst = regexp.MustCompile(`The commitlog files are deleted`) // when there are none yet
 	usualKill  = regexp.MustCompile(`Maybe try to build consume queue repeatedly`)

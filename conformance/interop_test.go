@@ -87,16 +87,8 @@ func (f *folder) leave(t *testing.T, leg int, signal syscall.Signal) (*view, *st
 	var v *view
 	require.Eventually(t, func() bool {
 		v = f.see(t)
-		now := time.Now()
-		for _, r := range v.delayed() {
-			due := time.UnixMilli(r.StoreTimestamp).Add(delayOf(r.QueueID))
-			if wait := due.Add(2*time.Second + time.Millisecond).Sub(now); wait > 0 && wait < time.Minute {
-				time.Sleep(wait)
-				return false
-			}
-		}
-		return true
-	}, ownerStart, 10*time.Millisecond)
+		return !v.waiting(time.Now())
+	}, ownerStart, 500*time.Millisecond)
 	v.undelivered(time.Now()).require(t, "delayed messages")
 	if signal == syscall.SIGKILL {
 		f.saved(t, v)
@@ -118,8 +110,7 @@ func (f *folder) leave(t *testing.T, leg int, signal syscall.Signal) (*view, *st
 	var s *storm
 	if signal == syscall.SIGKILL {
 		s = f.storm(t, leg)
-		// Not for long: 5.x looks through no more than its last ten files, and drops what else was not yet safe of the index.
-		time.Sleep(300 * time.Millisecond)
+		require.Eventually(t, s.blows, ownerStart, time.Millisecond)
 	}
 	f.take(t, signal)
 	s.wait()
@@ -173,6 +164,20 @@ func (f *folder) storm(t *testing.T, leg int) *storm {
 	return s
 }
 
+// blows says that each sender has had answers. That is soon: 5.x looks through no more than its last ten files, and drops
+// what else of the index was not yet safe.
+func (s *storm) blows() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, bodies := range s.acked {
+		if len(bodies) < 150 {
+			return false
+		}
+	}
+	return true
+}
+
+// wait returns when the senders have seen that the owner is gone.
 func (s *storm) wait() {
 	if s != nil {
 		s.senders.Wait()
