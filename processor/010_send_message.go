@@ -88,6 +88,11 @@ func (p *Processor) whenSafe(r *remoting.Request, s *sendScratch, appended store
 		// There is no replication yet, so there is no slave: the message is stored here and nowhere else.
 		reply.Code, reply.Remark = protocol.SlaveNotAvailable, "stored, but brokerRole is SYNC_MASTER and no slave is connected"
 	}
+	return p.whenFlushed(r, reply, appended)
+}
+
+// whenFlushed gives the answer to a request whose message is stored: at once or, with SYNC_FLUSH, when it is flushed.
+func (p *Processor) whenFlushed(r *remoting.Request, reply protocol.Reply, appended store.Appended) (protocol.Reply, error) {
 	if !p.syncFlush {
 		return reply, nil
 	}
@@ -112,9 +117,8 @@ func (p *Processor) messageIDs(appended store.Appended) string {
 
 // topicForSend makes the checks that come before a look at the message, and finds or creates the topic.
 func (p *Processor) topicForSend(h *protocol.SendMessageRequest) (*protocol.TopicConfig, error) {
-	if !p.permits(protocol.PermWrite) {
-		return nil, refuse(protocol.NoPermission, "broker %s takes no messages: brokerPermission is %d",
-			p.brokerName, p.settings().Permission)
+	if err := p.takesMessages(); err != nil {
+		return nil, err
 	}
 	if protocol.IsClosedTopic(h.Topic) {
 		return nil, refuse(protocol.NoPermission, "topic %s is the broker's own: sending to it is not allowed", h.Topic)
@@ -138,11 +142,8 @@ func (p *Processor) topicForSend(h *protocol.SendMessageRequest) (*protocol.Topi
 // fillSingle makes the one message of a request that isn't a batch.
 func (p *Processor) fillSingle(r *remoting.Request, s *sendScratch, topic *protocol.TopicConfig) error {
 	h := &s.header
-	props := []byte(nil)
+	var props []byte
 	s.properties, props = p.appendSendProperties(s.properties, h.Properties, true)
-	if err := checkProperties(h.Topic, props); err != nil {
-		return err
-	}
 	if err := refuseLater(props); err != nil {
 		return err
 	}
@@ -191,9 +192,6 @@ func (p *Processor) fillBatch(r *remoting.Request, s *sendScratch, topic *protoc
 	err := protocol.EachBatchMessage(r.Body, func(e protocol.BatchMessage) error {
 		var props []byte
 		s.properties, props = p.appendSendProperties(s.properties, e.Properties, false)
-		if err := checkProperties(h.Topic, props); err != nil {
-			return err
-		}
 		if err := refuseLater(props); err != nil {
 			return err
 		}
@@ -236,14 +234,6 @@ func (p *Processor) appendSendProperties(dst, props []byte, unique bool) (grown,
 	return dst, dst[start:len(dst):len(dst)]
 }
 
-func checkProperties(topic string, props []byte) error {
-	if len(props) > message.MaxPropertiesSize {
-		return refuse(protocol.MessageIllegal, "properties of the message to %s have %d bytes with the broker's own, the limit is %d",
-			topic, len(props), message.MaxPropertiesSize)
-	}
-	return nil
-}
-
 // refuseLater refuses the kinds of message that this broker can't handle yet, rather than to store them as what they
 // are not.
 func refuseLater(props []byte) (err error) {
@@ -266,14 +256,11 @@ func refuseLater(props []byte) (err error) {
 func (p *Processor) redirectExhausted(r *remoting.Request, h *protocol.SendMessageRequest, group string,
 	m *store.Message,
 ) error {
-	config, ok := p.groups.Get(group)
-	if !ok {
-		return refuse(protocol.SubscriptionGroupNotExist, "consumer group %s does not exist", group)
+	config, err := p.group(group)
+	if err != nil {
+		return err
 	}
-	limit := config.RetryMaxTimes
-	if r.Version >= versionRetryLimit && h.MaxReconsumeTimes.Set {
-		limit = h.MaxReconsumeTimes.Value
-	}
+	limit := retryLimit(r, config, h.MaxReconsumeTimes)
 	// An orderly consumer gives a message back only when its own count has reached the limit; the retries of others
 	// are counted before they are sent, so the one that equals the limit is still to be delivered.
 	if m.ReconsumeTimes > limit || (m.ReconsumeTimes == limit && p.locks.Held(group)) {

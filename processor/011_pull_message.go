@@ -25,10 +25,9 @@ import (
 
 // Bits of a pull's sysFlag.
 const (
-	pullCommits     = 1 // commitOffset is to be committed
-	pullSuspends    = 2 // the request may be held
-	pullBringsOwn   = 4 // subscription is in the request, not in the heartbeat
-	pullClassFilter = 8
+	pullCommits   = 1 // commitOffset is to be committed
+	pullSuspends  = 2 // the request may be held
+	pullBringsOwn = 4 // subscription is in the request, not in the heartbeat
 )
 
 // Limits of one pull's answer. At least one message is always returned.
@@ -123,9 +122,9 @@ func (p *Processor) groupForPull(name string) (*protocol.SubscriptionGroupConfig
 
 // queueForRead checks that the topic may be read and has the queue.
 func (p *Processor) queueForRead(name string, queue int32) error {
-	topic, ok := p.topics.Get(name)
-	if !ok {
-		return refuse(protocol.TopicNotExist, "topic %s does not exist on broker %s", name, p.brokerName)
+	topic, err := p.topic(name)
+	if err != nil {
+		return err
 	}
 	if topic.Perm&protocol.PermRead == 0 {
 		return refuse(protocol.NoPermission, "topic %s gives out no messages: its perm is %d", name, topic.Perm)

@@ -63,11 +63,11 @@ func (p *Processor) updateConsumerOffset(_ context.Context, r *remoting.Request)
 	if err := r.ReadHeader(&h); err != nil {
 		return protocol.Reply{}, err
 	}
-	if _, ok := p.groups.Get(h.ConsumerGroup); !ok {
-		return protocol.Reply{}, refuse(protocol.SubscriptionGroupNotExist, "consumer group %s does not exist", h.ConsumerGroup)
+	if _, err := p.group(h.ConsumerGroup); err != nil {
+		return protocol.Reply{}, err
 	}
-	if _, ok := p.topics.Get(h.Topic); !ok {
-		return protocol.Reply{}, refuse(protocol.TopicNotExist, "topic %s does not exist on broker %s", h.Topic, p.brokerName)
+	if _, err := p.topic(h.Topic); err != nil {
+		return protocol.Reply{}, err
 	}
 	if h.CommitOffset == -1 {
 		return protocol.Reply{}, nil // the Go client's "nothing yet"

@@ -84,9 +84,9 @@ func (p *Processor) getTopic(_ context.Context, r *remoting.Request) (protocol.R
 	if err := r.ReadHeader(&h); err != nil {
 		return protocol.Reply{}, err
 	}
-	topic, ok := p.topics.Get(h.Topic)
-	if !ok {
-		return protocol.Reply{}, refuse(protocol.TopicNotExist, "topic %s does not exist on broker %s", h.Topic, p.brokerName)
+	topic, err := p.topic(h.Topic)
+	if err != nil {
+		return protocol.Reply{}, err
 	}
 	return bodyReply(topic)
 }

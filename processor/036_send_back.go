@@ -28,13 +28,12 @@ func (p *Processor) sendBack(_ context.Context, r *remoting.Request) (protocol.R
 	if err := r.ReadHeader(&h); err != nil {
 		return protocol.Reply{}, err
 	}
-	group, ok := p.groups.Get(h.Group)
-	if !ok {
-		return protocol.Reply{}, refuse(protocol.SubscriptionGroupNotExist, "consumer group %s does not exist", h.Group)
+	group, err := p.group(h.Group)
+	if err != nil {
+		return protocol.Reply{}, err
 	}
-	if !p.permits(protocol.PermWrite) {
-		return protocol.Reply{}, refuse(protocol.NoPermission, "broker %s takes no messages: brokerPermission is %d",
-			p.brokerName, p.settings().Permission)
+	if err := p.takesMessages(); err != nil {
+		return protocol.Reply{}, err
 	}
 	if group.RetryQueueNums <= 0 {
 		return protocol.Reply{}, nil // the group wants no retries: the message is dropped, as its owner said
@@ -58,11 +57,15 @@ func (p *Processor) sendBack(_ context.Context, r *remoting.Request) (protocol.R
 	if err != nil {
 		return protocol.Reply{}, err
 	}
-	if p.syncFlush {
-		p.safe.wait(r, protocol.Reply{}, appended.End)
-		return protocol.Reply{}, errLater
+	return p.whenFlushed(r, protocol.Reply{}, appended)
+}
+
+// retryLimit is how often a message is tried again for a group: the client's own limit counts, if it can name one.
+func retryLimit(r *remoting.Request, group *protocol.SubscriptionGroupConfig, own protocol.Opt[int32]) int32 {
+	if r.Version >= versionRetryLimit && own.Set {
+		return own.Value
 	}
-	return protocol.Reply{}, nil
+	return group.RetryMaxTimes
 }
 
 // retryMessage is the message that is stored for one given back: for the retry topic, or for the dead letters.
@@ -73,10 +76,7 @@ func (p *Processor) retryMessage(r *remoting.Request, h *protocol.ConsumerSendMs
 	if err != nil {
 		return store.Message{}, err
 	}
-	limit := group.RetryMaxTimes
-	if r.Version >= versionRetryLimit && h.MaxReconsumeTimes.Set {
-		limit = h.MaxReconsumeTimes.Value
-	}
+	limit := retryLimit(r, group, h.MaxReconsumeTimes)
 	m := store.Message{
 		Topic:          topic.TopicName,
 		QueueID:        rand.Int32N(max(1, topic.WriteQueueNums)),

@@ -56,9 +56,9 @@ func (p *Processor) getGroup(_ context.Context, r *remoting.Request) (protocol.R
 	if err := r.ReadHeader(&h); err != nil {
 		return protocol.Reply{}, err
 	}
-	group, ok := p.groups.Get(h.Group)
-	if !ok {
-		return protocol.Reply{}, refuse(protocol.SubscriptionGroupNotExist, "consumer group %s does not exist", h.Group)
+	group, err := p.group(h.Group)
+	if err != nil {
+		return protocol.Reply{}, err
 	}
 	return bodyReply(group)
 }

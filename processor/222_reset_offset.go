@@ -20,12 +20,12 @@ func (p *Processor) resetOffset(_ context.Context, r *remoting.Request) (protoco
 	if err := r.ReadHeader(&h); err != nil {
 		return protocol.Reply{}, err
 	}
-	topic, ok := p.topics.Get(h.Topic)
-	if !ok {
-		return protocol.Reply{}, refuse(protocol.TopicNotExist, "topic %s does not exist on broker %s", h.Topic, p.brokerName)
+	topic, err := p.topic(h.Topic)
+	if err != nil {
+		return protocol.Reply{}, err
 	}
-	if _, ok := p.groups.Get(h.Group); !ok {
-		return protocol.Reply{}, refuse(protocol.SubscriptionGroupNotExist, "consumer group %s does not exist", h.Group)
+	if _, err := p.group(h.Group); err != nil {
+		return protocol.Reply{}, err
 	}
 	first, last := int32(0), topic.ReadQueueNums-1
 	if h.QueueID.Set && h.QueueID.Value >= 0 {

@@ -172,3 +172,28 @@ func (p *Processor) settings() *config.Broker { return p.live.Get() }
 
 // permits says whether brokerPermission allows reading or writing.
 func (p *Processor) permits(perm int32) bool { return int32(p.settings().Permission)&perm != 0 }
+
+// takesMessages refuses when brokerPermission does not allow writing.
+func (p *Processor) takesMessages() error {
+	if p.permits(protocol.PermWrite) {
+		return nil
+	}
+	return refuse(protocol.NoPermission, "broker %s takes no messages: brokerPermission is %d",
+		p.brokerName, p.settings().Permission)
+}
+
+// topic is a topic that is to exist.
+func (p *Processor) topic(name string) (*protocol.TopicConfig, error) {
+	if topic, ok := p.topics.Get(name); ok {
+		return topic, nil
+	}
+	return nil, refuse(protocol.TopicNotExist, "topic %s does not exist on broker %s", name, p.brokerName)
+}
+
+// group is a consumer group that is to exist.
+func (p *Processor) group(name string) (*protocol.SubscriptionGroupConfig, error) {
+	if group, ok := p.groups.Get(name); ok {
+		return group, nil
+	}
+	return nil, refuse(protocol.SubscriptionGroupNotExist, "consumer group %s does not exist", name)
+}

@@ -85,7 +85,8 @@ func (s *Store) check(m *Message) error {
 	case m.QueueID < 0 || !storableTopic(unsafe.Slice(unsafe.StringData(m.Topic), len(m.Topic))):
 		return ErrTopic
 	case len(m.Properties) > message.MaxPropertiesSize:
-		return ErrProperties
+		return fmt.Errorf("%w: %d bytes with the broker's own, limit %d", ErrProperties, len(m.Properties),
+			message.MaxPropertiesSize)
 	case len(m.Body) > s.opts.MaxMessageSize:
 		return fmt.Errorf("%w: body of %d bytes, limit %d", ErrTooLarge, len(m.Body), s.opts.MaxMessageSize)
 	}
