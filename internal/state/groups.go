@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -87,13 +86,10 @@ func normalGroup(c protocol.SubscriptionGroupConfig) *protocol.SubscriptionGroup
 	return &c
 }
 
-// Get returns a group's settings. They are shared and must not be changed. It takes no lock.
-func (g *Groups) Get(name string) (*protocol.SubscriptionGroupConfig, bool) { return g.get(name) }
-
 // GetOrCreate is Get that creates an unknown group when that is allowed; the transaction checker's and other groups of
 // the system always may be. Errors: protocol.ErrGroupName, ErrNoGroup. A failed save is logged.
 func (g *Groups) GetOrCreate(name string) (*protocol.SubscriptionGroupConfig, error) {
-	if c, ok := g.get(name); ok {
+	if c, ok := g.Get(name); ok {
 		return c, nil
 	}
 	if err := protocol.ValidateGroup(name); err != nil {
@@ -164,21 +160,6 @@ func (g *Groups) Delete(name string) (existed bool, err error) {
 	})
 	return existed, err
 }
-
-// Len is the number of groups.
-func (g *Groups) Len() int { return len(g.now.Load().entries) }
-
-// Names lists all groups, sorted.
-func (g *Groups) Names() []string { return slices.Sorted(maps.Keys(g.now.Load().entries)) }
-
-// Snapshot is the whole table with its version. The map is shared and must not be changed.
-func (g *Groups) Snapshot() (map[string]*protocol.SubscriptionGroupConfig, protocol.DataVersion) {
-	v := g.now.Load()
-	return v.entries, v.version
-}
-
-// Version says how new the table is.
-func (g *Groups) Version() protocol.DataVersion { return g.now.Load().version }
 
 // readBit is the bit of the forbidden table that forbids reading: 1 shifted by the place of the read permission.
 const readBit int32 = 1 << 2

@@ -85,15 +85,31 @@ type table[V any] struct {
 	tried atomic.Pointer[view[V]] // the last that was written to the file, or could not be
 }
 
-func (t *table[V]) get(name string) (*V, bool) {
+// Get returns an entry. It is shared and must not be changed. It takes no lock.
+func (t *table[V]) Get(name string) (*V, bool) {
 	v, ok := t.now.Load().entries[name]
 	return v, ok
 }
 
-// written is get for who lets others rely on the entry. One so new that another goroutine is still writing it to the file
+// Len is the number of entries.
+func (t *table[V]) Len() int { return len(t.now.Load().entries) }
+
+// Names lists all entries, sorted.
+func (t *table[V]) Names() []string { return slices.Sorted(maps.Keys(t.now.Load().entries)) }
+
+// Snapshot is the whole table with its version. The map is shared and must not be changed.
+func (t *table[V]) Snapshot() (map[string]*V, protocol.DataVersion) {
+	v := t.now.Load()
+	return v.entries, v.version
+}
+
+// Version says how new the table is.
+func (t *table[V]) Version() protocol.DataVersion { return t.now.Load().version }
+
+// written is Get for who lets others rely on the entry. One so new that another goroutine is still writing it to the file
 // is waited for; one that could not be written is not.
 func (t *table[V]) written(name string) (*V, bool) {
-	v, ok := t.get(name)
+	v, ok := t.Get(name)
 	if !ok || t.hasTried(name) {
 		return v, ok
 	}

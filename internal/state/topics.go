@@ -152,24 +152,6 @@ func (t *Topics) addSystemTopics(e *edit[protocol.TopicConfig]) {
 
 func reviveTopic(cluster string) string { return "rmq_sys_REVIVE_LOG_" + cluster }
 
-// Get returns a topic's settings. They are shared and must not be changed. It takes no lock.
-func (t *Topics) Get(name string) (*protocol.TopicConfig, bool) { return t.get(name) }
-
-// Len is the number of topics.
-func (t *Topics) Len() int { return len(t.now.Load().entries) }
-
-// Names lists all topics, sorted.
-func (t *Topics) Names() []string { return slices.Sorted(maps.Keys(t.now.Load().entries)) }
-
-// Snapshot is the whole table with its version. The map is shared and must not be changed.
-func (t *Topics) Snapshot() (map[string]*protocol.TopicConfig, protocol.DataVersion) {
-	v := t.now.Load()
-	return v.entries, v.version
-}
-
-// Version says how new the table is.
-func (t *Topics) Version() protocol.DataVersion { return t.now.Load().version }
-
 // IsSystem tells whether a topic is the broker's own: tools may neither create nor delete it.
 func (t *Topics) IsSystem(name string) bool {
 	o := &t.opts

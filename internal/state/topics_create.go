@@ -24,12 +24,12 @@ func (t *Topics) CreateOnSend(topic, pattern string, queues int32, unit bool) (*
 		return nil, fmt.Errorf("topic %s is reserved: %w", topic, ErrNoTopic)
 	}
 	if pattern == protocol.TopicDefault && !t.opts.AutoCreate() {
-		if _, ok := t.get(pattern); ok {
+		if _, ok := t.Get(pattern); ok {
 			t.withdrawDefault()
 		}
 		return nil, fmt.Errorf("topic %s, and autoCreateTopicEnable is false: %w", topic, ErrNoTopic)
 	}
-	from, ok := t.get(pattern)
+	from, ok := t.Get(pattern)
 	switch {
 	case !ok:
 		return nil, fmt.Errorf("topic %s, nor %q to create it from: %w", topic, pattern, ErrNoTopic)
