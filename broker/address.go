@@ -38,12 +38,8 @@ func choosePort(s *config.Broker) error {
 	return nil
 }
 
-// advertised is the address that goes into message ids: the one clients are told, as a number.
-func advertised(s *config.Broker) (netip.AddrPort, error) {
-	host, err := advertisedHost(s)
-	if err != nil {
-		return netip.AddrPort{}, err
-	}
+// numbered is the advertised address as it goes into message ids: as a number.
+func numbered(host string, port int) (netip.AddrPort, error) {
 	addr, err := netip.ParseAddr(host)
 	if err != nil {
 		resolved, err := net.ResolveIPAddr("ip", host)
@@ -52,25 +48,7 @@ func advertised(s *config.Broker) (netip.AddrPort, error) {
 		}
 		addr, _ = netip.AddrFromSlice(resolved.IP)
 	}
-	return netip.AddrPortFrom(addr.Unmap().WithZone(""), uint16(s.Port)), nil
-}
-
-// advertisedAddr is what clients are told, host name or address as configured; listening names the port when it was
-// left to the system.
-func advertisedAddr(s *config.Broker, listening netip.AddrPort) string {
-	host, err := advertisedHost(s)
-	if err != nil {
-		host = listening.Addr().String()
-	}
-	return net.JoinHostPort(host, strconv.Itoa(int(listening.Port())))
-}
-
-func haAddr(s *config.Broker) string {
-	host := s.IP2
-	if host == "" {
-		host, _ = advertisedHost(s)
-	}
-	return net.JoinHostPort(host, strconv.Itoa(s.HAPort))
+	return netip.AddrPortFrom(addr.Unmap().WithZone(""), uint16(port)), nil
 }
 
 // advertisedHost is brokerIP1 or, without it, the address listened on or, when that is all of them, the machine's own:

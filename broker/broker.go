@@ -3,12 +3,15 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/netip"
 	"path/filepath"
+	"strconv"
 	"sync/atomic"
 
 	"github.com/ratchetmq/ratchet/delay"
@@ -100,7 +103,12 @@ func (b *Broker) build(c Config) error {
 	if err := choosePort(s); err != nil {
 		return err
 	}
-	host, err := advertised(s)
+	host, err := advertisedHost(s)
+	if err != nil {
+		return err
+	}
+	b.addr = net.JoinHostPort(host, strconv.Itoa(s.Port))
+	storeHost, err := numbered(host, s.Port)
 	if err != nil {
 		return err
 	}
@@ -108,7 +116,7 @@ func (b *Broker) build(c Config) error {
 	if err != nil {
 		return fmt.Errorf("messageDelayLevel: %w", err)
 	}
-	if err := b.openStore(c, host, levels); err != nil {
+	if err := b.openStore(c, storeHost, levels); err != nil {
 		return err
 	}
 	if err := b.openTables(c, levels); err != nil {
@@ -122,7 +130,7 @@ func (b *Broker) build(c Config) error {
 		Store: b.store, Index: b.index, Delay: levels,
 		Topics: b.topics, Groups: b.groups, Offsets: b.offsets,
 		Clients: state.NewClients(state.ClientOptions{}), Locks: state.NewLocks(state.LockOptions{}),
-		Settings: b.settings, StoreHost: host, Memory: memory, SaveSetting: saver(c), Logger: b.log,
+		Settings: b.settings, StoreHost: storeHost, Memory: memory, SaveSetting: saver(c), Logger: b.log,
 	})
 	b.server, err = remoting.NewServer(b.serverConfig(s))
 	if err != nil {
@@ -137,6 +145,7 @@ func (b *Broker) build(c Config) error {
 	}
 	b.registrar = newRegistrar(identity{
 		cluster: s.Cluster, name: s.Name, id: s.ID, heartbeat: s.RegisterEvery,
+		addr: b.addr, haAddr: net.JoinHostPort(cmp.Or(s.IP2, host), strconv.Itoa(s.HAPort)),
 	}, b.topics, b.client, b.permission, b.log)
 	return nil
 }

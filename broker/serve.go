@@ -91,9 +91,6 @@ func (b *Broker) register(ctx context.Context, started chan<- struct{}) error {
 		return nil
 	}
 	settings := b.settings.Get()
-	b.addr = advertisedAddr(settings, b.server.Addrs()[0])
-	b.registrar.self.addr = b.addr
-	b.registrar.self.haAddr = haAddr(settings)
 	b.registrar.start(ctx, settings.Namesrv)
 	b.topics.OnChange(b.registrar.topicsChanged)
 	b.settings.OnChange(func(before, after *config.Broker) {

@@ -25,28 +25,35 @@ func logger(w io.Writer, verbose bool) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}))
 }
 
-// readConfig reads a .properties file; no name means no settings.
-func readConfig(name string) ([]byte, error) {
-	if name == "" {
-		return nil, nil
+// daemonFlags are what both daemons are told on the command line.
+type daemonFlags struct {
+	file  string // of settings; "": none
+	text  []byte // what is in it
+	print bool   // print all settings and stop
+}
+
+// parse reads the flags of a daemon, those that set has already among them, and the file of settings.
+func (d *daemonFlags) parse(set *flag.FlagSet, args []string) (err error) {
+	set.StringVar(&d.file, "c", "", "configuration `file` (.properties, RocketMQ's keys)")
+	set.BoolVar(&d.print, "p", false, "print all settings and stop")
+	if err := parseFlags(set, args); err != nil {
+		return err
 	}
-	return os.ReadFile(name)
+	if d.file != "" {
+		d.text, err = os.ReadFile(d.file)
+	}
+	return err
 }
 
 // runBroker runs a broker with RocketMQ's flags.
 func runBroker(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("broker", flag.ContinueOnError)
-	file := flags.String("c", "", "configuration `file` (.properties, RocketMQ's keys)")
 	names := flags.String("n", "", "name servers, `host:port;host:port`; overrides namesrvAddr")
-	printAll := flags.Bool("p", false, "print all settings and stop")
-	if err := parseFlags(flags, args); err != nil {
+	var d daemonFlags
+	if err := d.parse(flags, args); err != nil {
 		return err
 	}
-	text, err := readConfig(*file)
-	if err != nil {
-		return err
-	}
-	settings, unknown, err := config.LoadBroker(*file, text, "ratchet-data/store", config.OSEnv())
+	settings, unknown, err := config.LoadBroker(d.file, d.text, "ratchet-data/store", config.OSEnv())
 	if err != nil {
 		return err
 	}
@@ -55,12 +62,12 @@ func runBroker(ctx context.Context, args []string) error {
 			return fmt.Errorf("-n: %w", err)
 		}
 	}
-	if *printAll {
+	if d.print {
 		fmt.Print(config.Text(settings, unknown))
 		return nil
 	}
 	b, err := broker.Start(ctx, broker.Config{
-		Settings: settings, Unknown: unknown, File: *file, Logger: logger(os.Stderr, true),
+		Settings: settings, Unknown: unknown, File: d.file, Logger: logger(os.Stderr, true),
 	})
 	if err != nil {
 		return err
@@ -72,26 +79,21 @@ func runBroker(ctx context.Context, args []string) error {
 // runNamesrv runs a name server with RocketMQ's flags.
 func runNamesrv(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("namesrv", flag.ContinueOnError)
-	file := flags.String("c", "", "configuration `file` (.properties, RocketMQ's keys)")
-	printAll := flags.Bool("p", false, "print all settings and stop")
-	if err := parseFlags(flags, args); err != nil {
+	var d daemonFlags
+	if err := d.parse(flags, args); err != nil {
 		return err
 	}
-	text, err := readConfig(*file)
+	settings, unknown, err := config.LoadNamesrv(d.file, d.text, "ratchet-data/namesrv", config.OSEnv())
 	if err != nil {
 		return err
 	}
-	settings, unknown, err := config.LoadNamesrv(*file, text, "ratchet-data/namesrv", config.OSEnv())
-	if err != nil {
-		return err
-	}
-	if *printAll {
+	if d.print {
 		fmt.Print(config.Text(settings, unknown))
 		return nil
 	}
 	log := logger(os.Stderr, true)
 	for _, pair := range unknown {
-		log.Warn("setting without effect", "key", pair.Key, "path", *file)
+		log.Warn("setting without effect", "key", pair.Key, "path", d.file)
 	}
 	server, err := namesrv.New(namesrv.Config{
 		Settings: config.NewLive(settings, unknown, config.OSEnv()), Logger: log,
