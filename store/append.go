@@ -112,15 +112,12 @@ func (s *Store) tryAppend(msgs []Message) (a Appended, wait offset.Physical, err
 
 func (s *Store) appendLocked(msgs []Message) (a Appended, wait offset.Physical, err error) {
 	p := &s.put
-	if err := s.Err(); err != nil {
+	if err := s.appendable(); err != nil {
 		return a, 0, err
 	}
-	if p.closed {
-		return a, 0, ErrClosed
-	}
 	end := s.log.written.load()
-	if bound := s.opts.MaxUnflushedBytes; bound > 0 && int64(end-s.log.flushed.load()) > bound {
-		return a, end - offset.Physical(bound), nil
+	if wait := s.tooMuchUnflushed(end); wait > 0 {
+		return a, wait, nil
 	}
 	size := s.encodedSize(msgs)
 	if size+message.BlankSize > s.log.size {
@@ -139,16 +136,46 @@ func (s *Store) appendLocked(msgs []Message) (a Appended, wait offset.Physical, 
 	if cap(p.buf) > keepBuffer {
 		p.buf = nil
 	}
-	s.log.written.raise(a.End)
-	if a.End >= p.prepareAt {
-		p.prepareAt = seg.end + offset.Physical(s.log.size/2)
+	s.appended(seg, a.End, int64(len(msgs)))
+	return a, 0, nil
+}
+
+// appendable says why nothing can be appended. The put lock is held.
+func (s *Store) appendable() error {
+	if err := s.Err(); err != nil {
+		return err
+	}
+	if s.put.closed {
+		return ErrClosed
+	}
+	return nil
+}
+
+// tooMuchUnflushed is the position that has to be flushed before anything more is appended, 0 when nothing has to. end is
+// the log's. The put lock is held.
+func (s *Store) tooMuchUnflushed(end offset.Physical) offset.Physical {
+	if bound := s.opts.MaxUnflushedBytes; bound > 0 && int64(end-s.log.flushed.load()) > bound {
+		return end - offset.Physical(bound)
+	}
+	if bound := s.opts.MaxUnflushedMessages; bound > 0 && s.log.messages.Load()-s.log.flushedMessages.Load() >= bound {
+		return end
+	}
+	return 0
+}
+
+// appended lets everybody know that the log now ends at end, which is in seg. The put lock is held.
+func (s *Store) appended(seg *segment, end offset.Physical, messages int64) {
+	s.log.written.raise(end)
+	s.log.messages.Add(messages) // after written, see commitLog.flush
+	if end >= s.put.prepareAt {
+		s.put.prepareAt = seg.end + offset.Physical(s.log.size/2)
 		s.prepare.ring()
 	}
 	if s.opts.Flush == AsyncFlush {
 		s.dispatcher.wake.ring()
 	}
 	s.flusher.written()
-	return a, 0, nil
+	s.growth.ring()
 }
 
 // record is the message as a record without a place. Of the queue only its name's bytes are used, for a string has to
@@ -186,15 +213,18 @@ func (s *Store) place(end offset.Physical, size int64) (*segment, offset.Physica
 	if err != nil {
 		return nil, 0, err
 	}
-	if room >= message.BlankSize {
-		var blank [message.BlankSize]byte
-		binary.BigEndian.PutUint32(blank[:], uint32(room))
-		binary.BigEndian.PutUint32(blank[message.PosMagic:], message.MagicBlank)
-		if err := s.writeAt(seg, blank[:], end); err != nil {
-			return nil, 0, err
-		}
+	return next, next.start, s.writeBlank(seg, end)
+}
+
+// writeBlank marks the segment's rest from pos on as not used.
+func (s *Store) writeBlank(seg *segment, pos offset.Physical) error {
+	if seg.end-pos < message.BlankSize {
+		return nil // so little says it by itself
 	}
-	return next, next.start, nil
+	var blank [message.BlankSize]byte
+	binary.BigEndian.PutUint32(blank[:], uint32(seg.end-pos))
+	binary.BigEndian.PutUint32(blank[message.PosMagic:], message.MagicBlank)
+	return s.writeAt(seg, blank[:], pos)
 }
 
 // encode gives each message its place and fills the buffer with their records.

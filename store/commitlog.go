@@ -47,6 +47,9 @@ type commitLog struct {
 	written watermark // raised by the appender
 	flushed watermark // raised under flushing
 
+	// How many messages were appended since Open, and how many of them are known to be on the disk.
+	messages, flushedMessages atomic.Int64
+
 	flushing   sync.Mutex // held while segments are synced
 	unsyncable error      // guarded by flushing; of the sync that failed
 }
@@ -252,12 +255,14 @@ func (l *commitLog) flush() error {
 	if l.unsyncable != nil {
 		return l.unsyncable
 	}
+	messages := l.messages.Load() // before written, so that none is counted that is not below it
 	to := l.written.load()
 	if err := l.sync(l.flushed.load(), to); err != nil {
 		l.unsyncable = err
 		return err
 	}
 	l.flushed.raise(to)
+	l.flushedMessages.Store(messages)
 	return nil
 }
 

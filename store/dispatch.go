@@ -101,11 +101,18 @@ func (d *dispatcher) time() int64 {
 
 // limit is how far dispatch may go: with SyncFlush nobody sees a message that a power cut could take away.
 func (d *dispatcher) limit() offset.Physical {
+	limit := d.store.log.written.load()
 	if d.store.opts.Flush == SyncFlush {
-		return d.store.log.flushed.load()
+		limit = d.store.log.flushed.load()
 	}
-	return d.store.log.written.load()
+	if confirmed := d.store.opts.Confirmed; confirmed != nil {
+		limit = min(limit, confirmed())
+	}
+	return limit
 }
+
+// WakeDispatch makes dispatch look again at how far it may go.
+func (s *Store) WakeDispatch() { s.dispatcher.wake.ring() }
 
 // step dispatches a chunk of the log, and says whether there may be more.
 func (d *dispatcher) step() (more bool, err error) {

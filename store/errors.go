@@ -25,6 +25,8 @@ var (
 	ErrBroken = errors.New("store broken")
 	// ErrNotFound: there is no whole record at that position.
 	ErrNotFound = errors.New("record not found")
+	// ErrOrder: what was to be appended from another broker's log does not follow on this log's end.
+	ErrOrder = errors.New("does not follow on the log's end")
 	// ErrLayout: the folder holds files that don't fit the options, or each other.
 	ErrLayout = errors.New("store layout not usable")
 )

@@ -18,8 +18,14 @@ const (
 	lockFile       = "lock"
 	// damagedFolder is ours: bytes that recovery cut off the log's end.
 	damagedFolder = "damaged"
+	// divergedFolder is ours: bytes that Truncate cut off.
+	divergedFolder = "diverged"
 	// deletionsFile is ours: which topics were deleted, see deletions.
 	deletionsFile = "deletedTopics"
+	// gapsFile is ours: places kept free, see Gaps.
+	gapsFile = "gaps.json"
+	// truncationFile is ours, and there while Truncate is under way.
+	truncationFile = "truncation"
 )
 
 // minSegment keeps room for a record of some size, so that arithmetic on segments can't go wrong.

@@ -37,7 +37,13 @@ type Options struct {
 	FlushLeastBytes    int64         // AsyncFlush: with less than that the sync waits for another round [16 KiB]
 	FlushThorough      time.Duration // AsyncFlush: but no longer than that [10 s]
 	CheckpointInterval time.Duration // pause between checkpoints; longer when one takes long [10 s]
-	MaxUnflushedBytes  int64         // appends wait while more than that is written and not synced [no bound]
+	// Appends wait while more than that is written and not synced: what a power cut can take. [no bound]
+	MaxUnflushedBytes    int64
+	MaxUnflushedMessages int64
+
+	// Confirmed bounds what dispatch shows to readers, beside Flush: on a master that answers for its replicas a message
+	// is seen when they have it. It is asked at each step; WakeDispatch says that it has risen. [no bound]
+	Confirmed func() offset.Physical
 
 	Retention     func() Retention // asked at each look, so that it can change at run time [nothing goes, nothing is refused]
 	CleanInterval time.Duration    // between looks [10 s]

@@ -69,6 +69,9 @@ func (s *Store) Read(q Query, dst []byte) ([]byte, Batch, error) {
 	if b.Status, b.Next = locate(q.From, b.Bounds); b.Status != Found {
 		return dst, b, nil
 	}
+	if free := s.gaps.after(queue, b.Next); free > b.Next {
+		b.Holes, b.Next = int(free-b.Next), free
+	}
 	r := reading{s: s, query: &q, queue: queue, dst: dst, base: len(dst), batch: b}
 	if err := r.scan(); err != nil {
 		return dst, b, err

@@ -20,8 +20,11 @@ import (
 // Doing it twice, or being killed in the midst of it, changes nothing: until the next checkpoint it begins at the same
 // place and decides the same.
 
-// Span is a part of the log.
-type Span struct{ From, To offset.Physical }
+// Span is a part of the log: [From, To).
+type Span struct {
+	From offset.Physical `json:"from"`
+	To   offset.Physical `json:"to"`
+}
 
 type recovery struct {
 	s       *Store

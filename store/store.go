@@ -37,6 +37,8 @@ type Store struct {
 	dispatcher dispatcher
 	checkpoint checkpoint
 	prepare    signal
+	growth     growth
+	gaps       gaps
 	damage     []Span // what recovery skipped
 	wasClean   bool   // the stop before Open
 
@@ -94,6 +96,12 @@ func open(o Options, lock io.Closer) (*Store, error) {
 		return nil, err
 	}
 	s.dispatcher.cursor.log = s.log
+	if err := s.gaps.load(o.FS, o.Root); err != nil {
+		return nil, errors.Join(err, s.log.close())
+	}
+	if err := s.finishTruncation(); err != nil {
+		return nil, errors.Join(err, s.log.close())
+	}
 	if s.queues, err = loadQueues(s.files, clean); err == nil {
 		err = s.markOpen(clean) // from here on files are changed
 	}
@@ -106,6 +114,9 @@ func open(o Options, lock io.Closer) (*Store, error) {
 	if err == nil {
 		s.wasClean = clean
 		err = s.recover(clean)
+	}
+	if err == nil {
+		err = s.keepFree()
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.files.cache.drop(nil), s.log.close())

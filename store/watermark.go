@@ -6,7 +6,8 @@ import (
 	"github.com/ratchetmq/ratchet/internal/offset"
 )
 
-// watermark is a position in the log that only grows. Many read it; at any time one goroutine raises it.
+// watermark is a position in the log that only grows, but for Store.Truncate. Many read it; at any time one goroutine
+// raises it.
 type watermark struct{ at atomic.Int64 }
 
 func (w *watermark) load() offset.Physical { return offset.Physical(w.at.Load()) }
@@ -14,6 +15,13 @@ func (w *watermark) load() offset.Physical { return offset.Physical(w.at.Load())
 // raise moves the watermark up; a lower position leaves it where it is.
 func (w *watermark) raise(to offset.Physical) {
 	if int64(to) > w.at.Load() {
+		w.at.Store(int64(to))
+	}
+}
+
+// truncate moves the watermark back.
+func (w *watermark) truncate(to offset.Physical) {
+	if int64(to) < w.at.Load() {
 		w.at.Store(int64(to))
 	}
 }

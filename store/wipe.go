@@ -17,27 +17,13 @@ func (s *Store) wipeTail(end offset.Physical) error {
 	if err != nil || len(spans) == 0 {
 		return err
 	}
-	path, err := s.putAside(end, spans)
+	path, err := s.putAside(damagedFolder, end, spans)
 	if err != nil {
 		s.logger.Error("bytes behind the log's end not put aside", "phy", end, "err", err)
 	}
 	last := spans[len(spans)-1].To
 	s.logger.Warn("bytes behind the log's end removed", "phy", end, "end", last, "path", path)
-	zeros := make([]byte, chunk)
-	var touched *segment
-	for _, span := range spans {
-		seg := s.log.at(span.From)
-		if _, err := seg.file.WriteAt(zeros[:span.To-span.From], int64(span.From-seg.start)); err != nil {
-			return err
-		}
-		if touched != nil && touched != seg {
-			if err := touched.file.Sync(); err != nil {
-				return err
-			}
-		}
-		touched = seg
-	}
-	return touched.file.Sync()
+	return s.log.wipe(end)
 }
 
 // dataBehind lists what is not zero from pos on, each span within a segment and no longer than a chunk.
@@ -74,10 +60,10 @@ func trimZeros(b []byte) int {
 	return n
 }
 
-// putAside copies parts of the log into a file of the damaged folder; its byte 0 is the byte at base.
-func (s *Store) putAside(base offset.Physical, spans []Span) (path string, err error) {
+// putAside copies parts of the log into a file of a folder of its own; its byte 0 is the byte at base.
+func (s *Store) putAside(folder string, base offset.Physical, spans []Span) (path string, err error) {
 	fsys := s.opts.FS
-	dir := filepath.Join(s.opts.Root, damagedFolder)
+	dir := filepath.Join(s.opts.Root, folder)
 	if err := makeDirs(fsys, "", dir); err != nil {
 		return "", err
 	}

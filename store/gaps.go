@@ -1,0 +1,294 @@
+package store
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+
+	"github.com/ratchetmq/ratchet/internal/atomicfile"
+	"github.com/ratchetmq/ratchet/internal/offset"
+	"github.com/ratchetmq/ratchet/internal/vfs"
+)
+
+// QueueSpan is a part of a queue: offsets [From, To).
+type QueueSpan struct {
+	Topic string       `json:"topic"`
+	Queue int32        `json:"queue"`
+	From  offset.Queue `json:"from"`
+	To    offset.Queue `json:"to"`
+}
+
+// Gaps are the places that are kept free because something was lost that had them: a new message never gets an offset or
+// a position that was given out before. Readers step over them.
+type Gaps struct {
+	Log    []Span      `json:"log"` // each ends where a segment does; its bytes are blank records
+	Queues []QueueSpan `json:"queues"`
+}
+
+// gaps are those of a store, kept in a file of Ratchet's own, gaps.json.
+type gaps struct {
+	fs   vfs.FS
+	path string
+
+	now atomic.Pointer[Gaps] // never nil after load, never changed but replaced, under the put lock
+}
+
+func (g *gaps) load(fsys vfs.FS, root string) error {
+	g.fs, g.path = fsys, filepath.Join(root, gapsFile)
+	g.now.Store(&Gaps{})
+	_, err := atomicfile.Read(fsys, g.path, func(b []byte) error {
+		var read Gaps
+		if err := json.Unmarshal(b, &read); err != nil {
+			return err
+		}
+		g.now.Store(&read)
+		return nil
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// save replaces the gaps, durably, and then for readers.
+func (g *gaps) save(next Gaps) error {
+	b, err := json.MarshalIndent(next, "", " ")
+	if err != nil {
+		return err
+	}
+	if err := atomicfile.Write(g.fs, g.path, b); err != nil {
+		return err
+	}
+	g.now.Store(&next)
+	return nil
+}
+
+func (g *gaps) get() Gaps {
+	now := g.now.Load()
+	return Gaps{slices.Clone(now.Log), slices.Clone(now.Queues)}
+}
+
+// at is the gap of the log that holds pos.
+func (g *gaps) at(pos offset.Physical) (Span, bool) {
+	for _, s := range g.now.Load().Log {
+		if s.From <= pos && pos < s.To {
+			return s, true
+		}
+	}
+	return Span{}, false
+}
+
+// after is the first offset from at on that is in no gap of the queue.
+func (g *gaps) after(q *queue, at offset.Queue) offset.Queue {
+	for _, s := range g.now.Load().Queues { // in order
+		if s.Queue == q.id && s.Topic == q.topic && s.From <= at && at < s.To {
+			at = s.To
+		}
+	}
+	return at
+}
+
+// Gaps are the places kept free, in order.
+func (s *Store) Gaps() Gaps { return s.gaps.get() }
+
+// Missing is how many places of [from, to) are in gaps of the queue: no messages, whatever a difference of offsets says.
+func (s *Store) Missing(topic string, queue int32, from, to offset.Queue) (n int64) {
+	for _, g := range s.gaps.now.Load().Queues {
+		if g.Queue == queue && g.Topic == topic {
+			n += max(0, int64(min(g.To, to)-max(g.From, from)))
+		}
+	}
+	return n
+}
+
+// Lost is what must not be given out again, as far as it is known from elsewhere: see Leave.
+type Lost struct {
+	// Log is a position up to which the log may have gone; 0: not above its end.
+	Log offset.Physical
+	// Queue is the next offset of a queue, whose end is high now.
+	Queue func(topic string, queue int32, high offset.Queue) offset.Queue
+	// Others are queues that this store may not know of.
+	Others []QueueSpan
+}
+
+// Leave keeps free what Lost says, durably: the next message of a queue gets an offset that is not below, and the log goes
+// on behind the first segment's end that is not below. It must not overlap with appends that expect their order.
+func (s *Store) Leave(g Lost) (Gaps, error) {
+	s.put.mu.Lock()
+	defer s.put.mu.Unlock()
+	if err := s.appendable(); err != nil {
+		return Gaps{}, err
+	}
+	next := s.gaps.get()
+	var added Gaps
+	if end := s.log.written.load(); g.Log > end {
+		size := offset.Physical(s.log.size)
+		added.Log = append(added.Log, Span{end, (g.Log + size - 1) / size * size})
+	}
+	for _, other := range g.Others {
+		s.queues.ensure(other.Topic, other.Queue)
+	}
+	for _, q := range s.queues.all() {
+		to := g.Queue(q.topic, q.id, q.next)
+		for _, other := range g.Others {
+			if other.Topic == q.topic && other.Queue == q.id {
+				to = max(to, other.To)
+			}
+		}
+		if to > q.next {
+			added.Queues = append(added.Queues, QueueSpan{q.topic, q.id, q.next, to})
+		}
+	}
+	if len(added.Log)+len(added.Queues) == 0 {
+		return added, nil
+	}
+	next.Log = append(next.Log, added.Log...)
+	next.Queues = s.pruned(append(next.Queues, added.Queues...))
+	sortQueueSpans(next.Queues)
+	if err := s.gaps.save(next); err != nil {
+		return Gaps{}, fmt.Errorf("gaps: %w", err)
+	}
+	return added, s.keepFree()
+}
+
+func sortQueueSpans(list []QueueSpan) {
+	slices.SortFunc(list, func(a, b QueueSpan) int { return int(min(max(a.From-b.From, -1), 1)) })
+}
+
+// pruned drops gaps that readers can't come to any more.
+func (s *Store) pruned(list []QueueSpan) []QueueSpan {
+	return slices.DeleteFunc(list, func(g QueueSpan) bool {
+		q := s.queues.get(g.Topic, g.Queue)
+		return q != nil && q.next > g.To && q.low.Load() >= int64(g.To)
+	})
+}
+
+// keepFree brings log and queues to what the gaps say. The put lock is held, or nobody else has the store yet.
+func (s *Store) keepFree() error {
+	now := s.gaps.get()
+	for _, g := range now.Queues {
+		q := s.queues.ensure(g.Topic, g.Queue)
+		q.next = max(q.next, g.To)
+	}
+	for _, g := range now.Log {
+		for end := s.log.written.load(); g.From <= end && end < g.To; end = s.log.written.load() {
+			seg, err := s.log.ensure(end)
+			if err != nil {
+				return err
+			}
+			if err := s.writeBlank(seg, end); err != nil {
+				return err
+			}
+			s.appended(seg, seg.end, 0)
+		}
+	}
+	return nil
+}
+
+// Refill puts back what was lost, into the log's gap that begins at pos: whole records, those of one segment, as another
+// broker still has them. Their places in the queues are no gaps any more, and readers can see them. With blank the rest
+// of the segment is done with as well.
+func (s *Store) Refill(pos offset.Physical, b []byte, blank bool) error {
+	d := &s.dispatcher
+	d.mu.Lock()
+	err := s.refill(pos, b, blank)
+	arrivals := d.arrivals
+	d.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("refill at %d: %w", pos, err)
+	}
+	for _, hook := range d.hooks {
+		for i := range arrivals {
+			hook(arrivals[i])
+		}
+	}
+	return nil
+}
+
+func (s *Store) refill(pos offset.Physical, b []byte, blank bool) error {
+	s.put.mu.Lock()
+	defer s.put.mu.Unlock()
+	if err := s.appendable(); err != nil {
+		return err
+	}
+	next := s.gaps.get()
+	i := slices.IndexFunc(next.Log, func(g Span) bool { return g.From == pos })
+	if i < 0 || pos+offset.Physical(len(b)) > next.Log[i].To {
+		return fmt.Errorf("%w: no gap of the log begins there", ErrOrder)
+	}
+	seg := s.log.at(pos)
+	if seg == nil {
+		return ErrNotFound
+	}
+	d := &s.dispatcher
+	d.records, d.arrivals = d.records[:0], d.arrivals[:0]
+	defer d.round.reset()
+	for at := pos; at < pos+offset.Physical(len(b)); {
+		f := examine(b[at-pos:], at, seg.span())
+		if f.kind != isRecord {
+			return fmt.Errorf("no record at %d: %w", at, f.why)
+		}
+		d.add(&f.record)
+		eachTarget(&f.record, func(t target) { next.Queues = filled(next.Queues, t) })
+		at += offset.Physical(f.size)
+	}
+	end := pos + offset.Physical(len(b))
+	if end < seg.end {
+		if err := s.writeBlank(seg, end); err != nil {
+			return err
+		}
+	}
+	if err := s.writeAt(seg, b, pos); err != nil {
+		return err
+	}
+	if err := seg.file.Sync(); err != nil {
+		s.fail(err)
+		return s.Err()
+	}
+	if err := d.round.write(s.files); err != nil {
+		return err
+	}
+	if blank {
+		end = seg.end
+	}
+	next.Log[i].From = end
+	if end >= next.Log[i].To {
+		next.Log = slices.Delete(next.Log, i, i+1)
+	}
+	if err := s.gaps.save(next); err != nil {
+		return err
+	}
+	d.round.publish()
+	for _, r := range d.records {
+		if q := s.queues.find(r.Topic, r.QueueID); q != nil {
+			q.next = max(q.next, r.QueueOffset+1)
+		}
+	}
+	d.index()
+	return nil
+}
+
+// filled takes the place of a message out of the gaps.
+func filled(list []QueueSpan, t target) []QueueSpan {
+	for i, g := range list {
+		if g.Queue != t.id || g.Topic != string(t.topic) || offset.Queue(t.index) < g.From || offset.Queue(t.index) >= g.To {
+			continue
+		}
+		at := offset.Queue(t.index)
+		rest := QueueSpan{g.Topic, g.Queue, at + 1, g.To}
+		list[i].To = at
+		if list[i].From == list[i].To {
+			list = slices.Delete(list, i, i+1)
+			i--
+		}
+		if rest.From < rest.To {
+			list = slices.Insert(list, i+1, rest)
+		}
+		break
+	}
+	return list
+}

@@ -1,0 +1,298 @@
+package store
+
+import (
+	"bytes"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/ratchetmq/ratchet/internal/offset"
+	"github.com/ratchetmq/ratchet/message"
+)
+
+// growth tells of appends to whoever waits for one. An append that nobody waits for pays one load.
+type growth struct {
+	armed atomic.Bool
+	mu    sync.Mutex
+	ch    chan struct{} // guarded by mu; nil when nobody waits
+}
+
+// Grown returns a channel that is closed when the log has grown after the call. Who waits must look at Written once more
+// after it has the channel.
+func (s *Store) Grown() <-chan struct{} {
+	g := &s.growth
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.ch == nil {
+		g.ch = make(chan struct{})
+	}
+	g.armed.Store(true)
+	return g.ch
+}
+
+func (g *growth) ring() {
+	if !g.armed.Load() {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.ch != nil {
+		close(g.ch)
+		g.ch = nil
+	}
+	g.armed.Store(false)
+}
+
+// ReadLog fills b with the log's bytes from pos on, as far as they are written and in one segment, and says how many. It
+// is 0 at the log's end; ErrNotFound where no segment is.
+func (s *Store) ReadLog(pos offset.Physical, b []byte) (int, error) {
+	end := s.log.written.load()
+	if pos == end {
+		return 0, nil
+	}
+	seg := s.log.at(pos)
+	if seg == nil || pos > end {
+		return 0, fmt.Errorf("%w: the log has [%d, %d), not %d", ErrNotFound, s.Low(), end, pos)
+	}
+	n := min(int64(len(b)), int64(min(seg.end, end)-pos))
+	return int(n), readFull(seg.file, b[:n], int64(pos-seg.start))
+}
+
+// FirstRecord is the position of the first whole record at or behind pos, the log's end when there is none.
+func (s *Store) FirstRecord(pos offset.Physical) (offset.Physical, error) {
+	end := s.log.written.load()
+	at, found, err := s.log.search(max(pos, s.Low()), end, func(*message.Record) bool { return true })
+	if err != nil || !found {
+		return end, err
+	}
+	return at, nil
+}
+
+// AppendReplica appends what another broker's log has at pos, which must be this log's end: whole records, those of one
+// segment; with blank, the segment's rest is then not used. It is written, not flushed. Errors are those of Append, and
+// ErrOrder.
+func (s *Store) AppendReplica(pos offset.Physical, b []byte, blank bool) error {
+	if full := s.tooFull.Load(); full != nil {
+		return fmt.Errorf("append at %d: %w", pos, *full)
+	}
+	for {
+		wait, err := s.tryReplica(pos, b, blank)
+		if err != nil {
+			return fmt.Errorf("append at %d: %w", pos, err)
+		}
+		if wait == 0 {
+			return nil
+		}
+		if err := s.awaitFlushed(wait); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *Store) tryReplica(pos offset.Physical, b []byte, blank bool) (wait offset.Physical, err error) {
+	s.put.mu.Lock()
+	finished := false
+	defer func() {
+		if !finished {
+			s.fail(errPanic)
+		}
+		s.put.mu.Unlock()
+	}()
+	wait, err = s.replicaLocked(pos, b, blank)
+	finished = true
+	return wait, err
+}
+
+func (s *Store) replicaLocked(pos offset.Physical, b []byte, blank bool) (wait offset.Physical, err error) {
+	if err := s.appendable(); err != nil {
+		return 0, err
+	}
+	end := s.log.written.load()
+	if end != pos {
+		return 0, fmt.Errorf("%w: the log ends at %d", ErrOrder, end)
+	}
+	if wait := s.tooMuchUnflushed(end); wait > 0 {
+		return wait, nil
+	}
+	seg, err := s.log.ensure(pos)
+	if err != nil {
+		return 0, err
+	}
+	records := int64(0)
+	for at := pos; at < pos+offset.Physical(len(b)); records++ {
+		f := examine(b[at-pos:], at, seg.span())
+		if f.kind != isRecord {
+			return 0, fmt.Errorf("%w: no record at %d: %w", message.ErrCorrupt, at, f.why)
+		}
+		at += offset.Physical(f.size)
+	}
+	if err := s.writeAt(seg, b, pos); err != nil {
+		return 0, err
+	}
+	for at := 0; at < len(b); {
+		r, err := message.Parse(b[at:])
+		if err != nil {
+			return 0, err
+		}
+		s.put.lastTime = max(s.put.lastTime, r.StoreTimestamp)
+		eachTarget(&r, func(t target) {
+			q := s.queues.ensure(string(t.topic), t.id)
+			q.next = max(q.next, offset.Queue(t.index+1))
+		})
+		at += int(r.Size)
+	}
+	end = pos + offset.Physical(len(b))
+	if blank && end < seg.end {
+		if err := s.writeBlank(seg, end); err != nil {
+			return 0, err
+		}
+		end = seg.end
+	}
+	s.appended(seg, end, records)
+	return 0, nil
+}
+
+// Stream takes another broker's log as the HA protocol brings it: in order, cut anywhere, with the unused rest of each
+// segment as so many bytes. Whole records are appended. It belongs to one goroutine.
+type Stream struct {
+	store *Store
+	next  offset.Physical // of the stream
+	skip  int64           // bytes of a segment's unused rest that are still to come
+	held  []byte          // the beginning of a record, up to next
+}
+
+// Stream begins at the log's end.
+func (s *Store) Stream() *Stream { return &Stream{store: s, next: s.Written()} }
+
+// Next is the position of the bytes that are to come.
+func (t *Stream) Next() offset.Physical { return t.next }
+
+// Safe is up to where the stream has been appended: never more than has come.
+func (t *Stream) Safe() offset.Physical { return t.next - offset.Physical(len(t.held)) }
+
+// Write takes the next bytes, those at Next. An error that is message.ErrCorrupt says that they are no records of this
+// place: nothing from there on was appended.
+func (t *Stream) Write(b []byte) error {
+	if n := min(int64(len(b)), t.skip); n > 0 {
+		t.skip -= n
+		t.next += offset.Physical(n)
+		b = b[n:]
+	}
+	t.held = append(t.held, b...)
+	t.next += offset.Physical(len(b))
+	for len(t.held) > 0 {
+		more, err := t.append()
+		if err != nil || !more {
+			return err
+		}
+	}
+	return nil
+}
+
+// append appends what is whole, up to a segment's end; more says that there may be more to append.
+func (t *Stream) append() (more bool, err error) {
+	start := t.Safe()
+	size := offset.Physical(t.store.opts.SegmentSize)
+	seg := Span{start - start%size, start - start%size + size}
+	n, blank := 0, false
+	var bad error
+	for n < len(t.held) && !blank && bad == nil {
+		pos := start + offset.Physical(n)
+		f := examine(t.held[n:], pos, seg)
+		if f.kind == isCut {
+			break
+		}
+		switch f.kind {
+		case isRecord:
+			n += int(f.size)
+		case isBlank:
+			blank = true
+		default:
+			bad = fmt.Errorf("%w: what was sent for %d is no record: %w", message.ErrCorrupt, pos, f.why)
+		}
+		if pos+offset.Physical(f.size) == seg.To {
+			break
+		}
+	}
+	if n == 0 && !blank {
+		return false, bad
+	}
+	if err := t.store.AppendReplica(start, t.held[:n], blank); err != nil {
+		return false, err
+	}
+	rest := t.held[n:]
+	if blank {
+		unused := int64(seg.To - start - offset.Physical(n))
+		came := min(unused, int64(len(rest)))
+		rest, t.skip = rest[came:], unused-came
+	}
+	t.held = append(t.held[:0], rest...)
+	if cap(t.held) > keepBuffer && len(t.held) < keepBuffer/2 {
+		t.held = bytes.Clone(t.held)
+	}
+	return bad == nil && len(t.held) > 0, bad
+}
+
+// Comparison says how far another broker's bytes agree with this log. What stands in the unused rest of a segment, in a
+// gap or where this log is damaged, counts as equal whatever it is.
+type Comparison struct {
+	cursor cursor
+	store  *Store
+	pos    offset.Physical
+	region Span // a record, or what else pos is in
+	any    bool // the region's bytes don't matter
+}
+
+// Compare begins at pos, where a record must begin.
+func (s *Store) Compare(pos offset.Physical) *Comparison {
+	return &Comparison{cursor: cursor{log: s.log}, store: s, pos: pos, region: Span{pos, pos}}
+}
+
+// Next is the position of the bytes that are to be compared next.
+func (c *Comparison) Next() offset.Physical { return c.pos }
+
+// Write compares the bytes at Next, no more than the log has. differs is the position of the record with the first byte
+// that is not the same, -1 when there is none.
+func (c *Comparison) Write(b []byte) (differs offset.Physical, err error) {
+	for len(b) > 0 {
+		if c.pos == c.region.To {
+			if err := c.nextRegion(); err != nil {
+				return -1, err
+			}
+		}
+		n := min(int64(len(b)), int64(c.region.To-c.pos))
+		if !c.any {
+			own := c.cursor.held(c.pos)
+			if int64(len(own)) < n || !bytes.Equal(own[:n], b[:n]) {
+				return c.region.From, nil
+			}
+		}
+		c.pos += offset.Physical(n)
+		b = b[n:]
+	}
+	return -1, nil
+}
+
+// nextRegion finds what stands at pos, and where it ends.
+func (c *Comparison) nextRegion() error {
+	limit := c.store.log.written.load()
+	if c.pos >= limit {
+		return fmt.Errorf("%w: nothing to compare with at %d", ErrNotFound, c.pos)
+	}
+	c.region.From, c.any = c.pos, true
+	if gap, ok := c.store.gaps.at(c.pos); ok {
+		c.region.To = gap.To
+		return nil
+	}
+	f, err := c.cursor.look(c.pos, limit)
+	if err != nil {
+		return err
+	}
+	switch f.kind {
+	case isRecord, isBlank:
+		c.region.To, c.any = c.pos+offset.Physical(f.size), f.kind == isBlank
+	default:
+		c.region.To, err = c.store.FirstRecord(c.pos + 1)
+	}
+	return err
+}
