@@ -30,12 +30,14 @@ type daemonFlags struct {
 	file  string // of settings; "": none
 	text  []byte // what is in it
 	print bool   // print all settings and stop
+	pprof string // where profiles are served; "": nowhere
 }
 
 // parse reads the flags of a daemon, those that set has already among them, and the file of settings.
 func (d *daemonFlags) parse(set *flag.FlagSet, args []string) (err error) {
 	set.StringVar(&d.file, "c", "", "configuration `file` (.properties, RocketMQ's keys)")
 	set.BoolVar(&d.print, "p", false, "print all settings and stop")
+	set.StringVar(&d.pprof, "pprof", "", pprofUsage)
 	if err := parseFlags(set, args); err != nil {
 		return err
 	}
@@ -66,6 +68,11 @@ func runBroker(ctx context.Context, args []string) error {
 		fmt.Print(config.Text(settings, unknown))
 		return nil
 	}
+	stopProfiles, err := serveProfiles(ctx, d.pprof)
+	if err != nil {
+		return err
+	}
+	defer stopProfiles()
 	b, err := broker.Start(ctx, broker.Config{
 		Settings: settings, Unknown: unknown, File: d.file, Logger: logger(os.Stderr, true),
 	})
@@ -91,6 +98,11 @@ func runNamesrv(ctx context.Context, args []string) error {
 		fmt.Print(config.Text(settings, unknown))
 		return nil
 	}
+	stopProfiles, err := serveProfiles(ctx, d.pprof)
+	if err != nil {
+		return err
+	}
+	defer stopProfiles()
 	log := logger(os.Stderr, true)
 	for _, pair := range unknown {
 		log.Warn("setting without effect", "key", pair.Key, "path", d.file)

@@ -41,9 +41,15 @@ func runDev(ctx context.Context, args []string) error {
 	var extra settings
 	flags.Var(&extra, "set", "a broker setting, key=value; may be given several times")
 	verbose := flags.Bool("v", false, "log what happens, not only what is wrong")
+	profiles := flags.String("pprof", "", pprofUsage)
 	if err := parseFlags(flags, args); err != nil {
 		return err
 	}
+	stopProfiles, err := serveProfiles(ctx, *profiles)
+	if err != nil {
+		return err
+	}
+	defer stopProfiles()
 	log := logger(os.Stderr, *verbose)
 	brokerConfig, err := devBroker(*data, *nameAddr, *brokerAddr, extra)
 	if err != nil {

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestMain lets the tests' binary serve as a bound, as the command does.
+func TestMain(m *testing.M) {
+	if addr := os.Getenv(boundAddr); addr != "" {
+		if err := runBound(addr, os.Getenv(boundDir)); err != nil {
+			panic(err)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// TestEveryCase runs each case for a moment against ours and the bounds: the harness works, and no message is lost,
+// twice or changed. How long anything takes is not looked at.
+func TestEveryCase(t *testing.T) {
+	ctx := context.Background()
+	dir := t.TempDir()
+	s, err := newStand(ctx, dir, "")
+	require.NoError(t, err)
+	defer s.close()
+	require.NoError(t, s.names(ctx))
+	r := &run{stand: s, targets: []string{ratchet, bareGnet, gnetAppends}, rounds: 1, last: 100 * time.Millisecond}
+	rep := newReport()
+	for _, w := range workloads() {
+		res, err := r.measure(ctx, &w)
+		require.NoError(t, err, w.name)
+		for _, s := range res.Series {
+			require.Len(t, s.Rounds, 1, w.name)
+			require.Positive(t, s.Rounds[0].Messages, "%s: %s", w.name, s.Target)
+			require.Zero(t, s.Rounds[0].bad(), "%s: %s", w.name, s.Target)
+		}
+		rep.Results = append(rep.Results, res)
+	}
+	path := filepath.Join(dir, "results.json")
+	require.NoError(t, rep.save(path))
+	again, err := load(path)
+	require.NoError(t, err)
+	require.Equal(t, rep.Results, again.Results)
+	require.NoError(t, again.draw(path))
+	for _, plot := range []string{"cpu", "throughput", "p99"} {
+		require.FileExists(t, filepath.Join(dir, "results-"+plot+".svg"))
+	}
+	var text bytes.Buffer
+	again.print(&text)
+	require.Contains(t, text.String(), "CPU × gnet+append")
+}
+
+// TestLedgerFindsWhatIsWrong: the verification is worth something only if it sees each kind of fault.
+func TestLedgerFindsWhatIsWrong(t *testing.T) {
+	sent := &ledger{sent: 200}
+	sent.refuse(10, 2, 2)
+	all := new(tally)
+	for n := range int64(200) {
+		if n != 10 && n != 77 {
+			all.take(n)
+		}
+	}
+	all.take(5)
+	all.take(300)
+	require.Equal(t, findings{Lost: 1, Duplicated: 1, Stray: 1, Denied: 1, Refused: 1}, compare([]*ledger{sent}, []*tally{all}, false))
+	require.Equal(t, findings{Duplicated: 1, Stray: 1, Denied: 1, Refused: 2}, compare([]*ledger{sent}, []*tally{all}, true))
+
+	other := new(tally)
+	other.take(6)
+	require.EqualValues(t, 2, compare([]*ledger{sent}, []*tally{all, other}, false).Duplicated, "two readers got the same")
+
+	body := fill(128)
+	stamp(body, 7, 9)
+	n, at, err := readBody(body)
+	require.NoError(t, err)
+	require.Equal(t, []int64{7, 9}, []int64{n, at})
+	for i := range body {
+		body[i] ^= 4
+		_, _, err := readBody(body)
+		require.ErrorIs(t, err, errCorrupt, i)
+		body[i] ^= 4
+	}
+}
+
+func TestHistogramQuantiles(t *testing.T) {
+	h := new(histogram)
+	for i := range int64(100_000) {
+		h.add(i * 1000)
+	}
+	require.InEpsilon(t, 50_000_000, h.quantile(0.5), 0.02)
+	require.InEpsilon(t, 99_000_000, h.quantile(0.99), 0.02)
+	require.EqualValues(t, 99_999_000, h.quantile(1))
+	for _, ns := range []int64{0, 1, 63, 64, 65, 127, 128, 1000, 1 << 40, 1<<62 + 5} {
+		require.LessOrEqual(t, lower(class(ns)), ns)
+		require.Greater(t, lower(class(ns)+1), ns)
+	}
+}

@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Names of what can be measured.
+const (
+	ratchet     = "ratchet"
+	java540     = "java-5.4.0"
+	java497     = "java-4.9.7"
+	bareGnet    = "gnet"
+	gnetAppends = "gnet+append"
+)
+
+// A target is a broker, or a bound, that runs.
+type target struct {
+	name string
+	addr string
+	dir  string
+	*process
+}
+
+func (t *target) isBound() bool { return t.name == bareGnet || t.name == gnetAppends }
+
+// A stand starts targets, each in a folder of its own, and one name server for all of them.
+type stand struct {
+	dir     string
+	root    string // of the source tree
+	binary  string // ratchet
+	namesrv string // its address
+	server  *process
+	syncing bool   // SYNC_FLUSH instead of ASYNC_FLUSH
+	pprof   string // address for the profiles of ours
+	number  int
+}
+
+// sourceRoot is the folder with go.mod, above the working directory.
+func sourceRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", errors.New("run this inside the source tree")
+		}
+	}
+}
+
+// newStand builds ratchet into dir, unless binary names one that is built.
+func newStand(ctx context.Context, dir, binary string) (*stand, error) {
+	root, err := sourceRoot()
+	if err != nil {
+		return nil, err
+	}
+	s := &stand{dir: dir, root: root, binary: binary}
+	if binary == "" {
+		s.binary = filepath.Join(dir, "ratchet")
+		if _, err := runTool(ctx, root, "go", "build", "-o", s.binary, "./cmd/ratchet"); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// names starts the name server that brokers of all kinds register at, for clients that need one.
+func (s *stand) names(ctx context.Context) error {
+	port, err := freePort()
+	if err != nil {
+		return err
+	}
+	s.namesrv = fmt.Sprintf("127.0.0.1:%d", port)
+	conf := filepath.Join(s.dir, "namesrv.conf")
+	err = writeConf(conf, "listenPort", port, "bindAddress", "127.0.0.1", "kvConfigPath", filepath.Join(s.dir, "kvConfig.json"),
+		"configStorePath", filepath.Join(s.dir, "namesrv.properties"))
+	if err != nil {
+		return err
+	}
+	s.server, err = launch(ctx, filepath.Join(s.dir, "namesrv.log"), s.namesrv, nil, s.binary, "namesrv", "-c", conf)
+	return err
+}
+
+func (s *stand) close() {
+	if s.server != nil {
+		s.server.kill()
+	}
+}
+
+// start runs one target.
+func (s *stand) start(ctx context.Context, name string) (*target, error) {
+	s.number++
+	dir := filepath.Join(s.dir, fmt.Sprintf("%s-%d", name, s.number))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	t := &target{name: name, addr: fmt.Sprintf("127.0.0.1:%d", port), dir: dir}
+	log := filepath.Join(dir, "log")
+	switch name {
+	case ratchet:
+		conf := filepath.Join(dir, "broker.conf")
+		if err := s.brokerConf(conf, name, dir, port); err != nil {
+			return nil, err
+		}
+		command := []string{s.binary, "broker", "-c", conf}
+		if s.pprof != "" {
+			command = append(command, "-pprof", s.pprof)
+		}
+		t.process, err = launch(ctx, log, t.addr, nil, command...)
+	case java540, java497:
+		t.process, err = s.startJava(ctx, name, dir, port)
+	case bareGnet, gnetAppends:
+		self, errSelf := os.Executable()
+		if errSelf != nil {
+			return nil, errSelf
+		}
+		folder := ""
+		if name == gnetAppends {
+			folder = dir
+		}
+		t.process, err = launch(ctx, log, t.addr, []string{boundAddr + "=" + t.addr, boundDir + "=" + folder}, self)
+	default:
+		return nil, fmt.Errorf("no target %q", name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	return t, nil
+}
+
+// forget removes what a target that has ended left behind.
+func (s *stand) forget(t *target) { os.RemoveAll(t.dir) }
+
+// Variables that make this program serve as a bound instead of measuring.
+const (
+	boundAddr = "RATCHET_BENCHMARK_BOUND"
+	boundDir  = "RATCHET_BENCHMARK_BOUND_DIR"
+)
+
+// brokerConf writes the settings that all brokers share: equal durability, and no refusals because the machine is slow.
+func (s *stand) brokerConf(path, name, dir string, port int) error {
+	flush := "ASYNC_FLUSH"
+	if s.syncing {
+		flush = "SYNC_FLUSH"
+	}
+	store := filepath.Join(dir, "store")
+	return writeConf(path,
+		"brokerClusterName", "benchmark", "brokerName", "benchmark-"+strings.ReplaceAll(name, ".", ""), "brokerId", 0,
+		"brokerIP1", "127.0.0.1", "brokerIP2", "127.0.0.1", "namesrvAddr", s.namesrv,
+		"listenPort", port, "haListenPort", port+1, "brokerRole", "ASYNC_MASTER", "flushDiskType", flush,
+		"autoCreateTopicEnable", true, "autoCreateSubscriptionGroup", true,
+		"storePathRootDir", store, "storePathCommitLog", filepath.Join(store, "commitlog"),
+		"waitTimeMillsInSendQueue", 20_000, "osPageCacheBusyTimeOutMills", 20_000, "waitTimeMillsInPullQueue", 20_000,
+		"diskMaxUsedSpaceRatio", 95, "maxMessageSize", 4<<20,
+	)
+}
+
+// writeConf writes key=value lines.
+func writeConf(path string, pairs ...any) error {
+	var b strings.Builder
+	for i := 0; i < len(pairs); i += 2 {
+		fmt.Fprintf(&b, "%v=%v\n", pairs[i], pairs[i+1])
+	}
+	return os.WriteFile(path, []byte(b.String()), 0o644)
+}
+
+// startJava runs a Java broker: 2 GiB of heap and G1, its own defaults for the rest.
+func (s *stand) startJava(ctx context.Context, name, dir string, port int) (*process, error) {
+	lib, err := s.jars(ctx, "conformance/oracle", strings.TrimPrefix(name, "java-"), "dependency:copy-dependencies")
+	if err != nil {
+		return nil, err
+	}
+	conf := filepath.Join(dir, "broker.conf")
+	if err := s.brokerConf(conf, name, dir, port); err != nil {
+		return nil, err
+	}
+	// 4.x does not start without this file; 5.x does not look for it.
+	logback := `<configuration>
+  <appender name="out" class="ch.qos.logback.core.ConsoleAppender"><encoder><pattern>%d %-5p %c - %m%n</pattern></encoder></appender>
+  <root level="WARN"><appender-ref ref="out"/></root>
+</configuration>
+`
+	if err := os.MkdirAll(filepath.Join(dir, "conf"), 0o755); err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "conf", "logback_broker.xml"), []byte(logback), 0o644); err != nil {
+		return nil, err
+	}
+	command := append([]string{"java", "-Xms2g", "-Xmx2g", "-XX:+UseG1GC"}, javaFlags(dir)...)
+	command = append(command, "-Drocketmq.home.dir="+dir, "-cp", filepath.Join(lib, "*"),
+		"org.apache.rocketmq.broker.BrokerStartup", "-c", conf)
+	return launch(ctx, filepath.Join(dir, "log"), fmt.Sprintf("127.0.0.1:%d", port), []string{"ROCKETMQ_HOME=" + dir}, command...)
+}
+
+// javaFlags are what 4.x and 5.x need on a current JDK. home receives logs that go below the user's home.
+func javaFlags(home string) []string {
+	flags := []string{"-Duser.home=" + home}
+	for _, p := range []string{"java.nio", "sun.nio.ch", "java.lang", "java.util", "jdk.internal.ref"} {
+		flags = append(flags, "--add-opens=java.base/"+p+"=ALL-UNNAMED")
+	}
+	return flags
+}
+
+// jars gets the jars of a Maven project of the tree for one release and returns their folder. What is there is taken
+// as it is.
+func (s *stand) jars(ctx context.Context, project, version string, goals ...string) (string, error) {
+	dir := filepath.Join(s.root, filepath.FromSlash(project))
+	lib := filepath.Join(dir, "target", version, "lib")
+	if jars, _ := filepath.Glob(filepath.Join(lib, "rocketmq-*.jar")); len(jars) > 0 && len(goals) == 1 {
+		return lib, nil
+	}
+	command := append([]string{"mvn", "-q", "-B", "-Drocketmq.version=" + version}, goals...)
+	_, err := runTool(ctx, dir, command...)
+	return lib, err
+}
