@@ -29,6 +29,22 @@ func (p progress) clone() progress {
 	return p
 }
 
+// raise lifts p to what other has beyond it. Below the larger of the marks all deliveries are counted in the larger
+// numbers, since both are about one log.
+func (p *progress) raise(other progress) (changed bool) {
+	for level, next := range other.next {
+		if own, known := p.next[level]; !known || next > own {
+			p.next[level] = next
+			changed = true
+		}
+	}
+	if other.mark > p.mark {
+		p.mark = other.mark
+		changed = true
+	}
+	return changed
+}
+
 // fileProgress is the JSON form. Java's broker passes over deliveredTo.
 type fileProgress struct {
 	DataVersion protocol.DataVersion `json:"dataVersion"`

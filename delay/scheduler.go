@@ -149,22 +149,32 @@ func (s *Scheduler) Table() []byte {
 	return p.format(s.opts.Now().UnixMilli())
 }
 
-// Replace takes over another broker's table, as a slave does, and writes it to the file. With ErrAhead nothing was
-// done, and the same table may be given again when the log has grown: a progress that is ahead of the log would lose
-// messages if this broker became the master now.
-func (s *Scheduler) Replace(table []byte) error {
-	p, err := parseProgress(table)
+// MergeMax takes over what another broker's table has beyond ours, as a slave does and a master that returns, and writes
+// it to the file. end is the end of that broker's log when it gave the table; a table that says by itself up to where
+// it counts deliveries needs none. With ErrAhead nothing was done, and the same table may be given again when the log
+// has grown: a progress that is ahead of the log would lose messages if this broker became the master now.
+func (s *Scheduler) MergeMax(table []byte, end offset.Physical) error {
+	other, err := parseProgress(table)
 	if err != nil {
 		return err
 	}
-	if written := s.opts.Store.Written(); p.mark > written {
-		return fmt.Errorf("%w: %d, log ends at %d", ErrAhead, p.mark, written)
+	needed := other.mark
+	if needed == 0 {
+		needed = end
+	}
+	if written := s.opts.Store.Written(); needed > written {
+		return fmt.Errorf("%w: %d, log ends at %d", ErrAhead, needed, written)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock() // the file has one writer: Run's, or under mu this one
 	if s.running {
 		return ErrRunning
 	}
+	p := s.progress.clone()
+	if !p.raise(other) {
+		return nil
+	}
+	p.counter++
 	if err := atomicfile.Write(s.opts.FS, s.opts.Path, p.format(s.opts.Now().UnixMilli())); err != nil {
 		return fmt.Errorf("delay progress: %w", err)
 	}

@@ -395,7 +395,7 @@ func TestProgressBeyondTheQueueGoesBack(t *testing.T) {
 }
 
 // A slave keeps its master's table and, made master, repeats nothing (scenario 3-17).
-func TestReplace(t *testing.T) {
+func TestMergeMax(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		master := begin(t, vfstest.New(), nil)
 		for i := range 20 {
@@ -404,22 +404,31 @@ func TestReplace(t *testing.T) {
 		time.Sleep(1100 * time.Millisecond)
 		synctest.Wait()
 		table := master.scheduler.Table()
-		require.ErrorIs(t, master.scheduler.Replace(table), ErrRunning)
+		require.ErrorIs(t, master.scheduler.MergeMax(table, 0), ErrRunning)
 
 		empty := begin(t, vfstest.New(), nil)
 		require.NoError(t, empty.stopDelay())
-		require.ErrorIs(t, empty.scheduler.Replace(table), ErrAhead)
-		require.ErrorIs(t, empty.scheduler.Replace([]byte("{")), errTable)
+		require.ErrorIs(t, empty.scheduler.MergeMax(table, 0), ErrAhead)
+		require.ErrorIs(t, empty.scheduler.MergeMax([]byte("{"), 0), errTable)
 		empty.stop()
 
 		slaveDisk := master.disk.CrashClone(vfstest.KeepAll, 0)
 		require.NoError(t, slaveDisk.RemoveAll("/store/config"), "a slave has no progress of its own")
 		slave := begin(t, slaveDisk, nil)
 		require.NoError(t, slave.stopDelay())
-		require.NoError(t, slave.scheduler.Replace(table))
+		end := slave.store.Written()
+		bare := []byte(`{"offsetTable":{1:4,2:7}}`) // as Java's, which says nothing of the log
+		require.ErrorIs(t, slave.scheduler.MergeMax(bare, end+1), ErrAhead)
+		require.NoError(t, slave.scheduler.MergeMax(bare, end))
+		require.NoError(t, slave.scheduler.MergeMax(table, 0))
+		require.NoError(t, slave.scheduler.MergeMax([]byte(`{"offsetTable":{1:3,2:1}}`), end), "less changes nothing")
 		p, err := loadProgress(slaveDisk, path)
 		require.NoError(t, err)
-		require.Equal(t, offset.Queue(20), p.next[1])
+		require.Equal(t, map[int]offset.Queue{1: 20, 2: 7}, p.next)
+		require.Equal(t, parsed(t, table).mark, p.mark)
+		slaveDisk.SetFault(func(vfstest.Op) *vfstest.Fault { return &vfstest.Fault{Err: errTest} })
+		require.NoError(t, slave.scheduler.MergeMax(table, 0), "what is known already is not written again")
+		slaveDisk.SetFault(nil)
 		run := background(slave.scheduler.Run)
 		time.Sleep(2 * time.Second)
 		require.NoError(t, run())
@@ -473,4 +482,11 @@ func TestUnsavedProgressIsAnErrorAndRepeatsNothing(t *testing.T) {
 		r.disk.SetFault(nil)
 		require.Equal(t, 10, requireAllOnce(t, r.disk, false))
 	})
+}
+
+func parsed(t *testing.T, table []byte) progress {
+	t.Helper()
+	p, err := parseProgress(table)
+	require.NoError(t, err)
+	return p
 }

@@ -1,10 +1,25 @@
 package protocol
 
-// ConsumerOffsetTable answers code 43: by "topic@group" and queue.
+// ConsumerOffsetTable answers code 43: by "topic@group" and queue. Java brokers pass over the last field, which is ours.
 type ConsumerOffsetTable struct {
 	DataVersion   *DataVersion               `json:"dataVersion,omitempty"`
 	GroupTopicMap map[string][]string        `json:"groupTopicMap,omitempty"`
 	OffsetTable   map[string]map[int32]int64 `json:"offsetTable"`
+	Ratchet       *OffsetTableOwn            `json:"ratchet,omitempty"`
+}
+
+// OffsetTableOwn says which positions an operator has reset.
+type OffsetTableOwn struct {
+	Resets []OffsetReset `json:"resets"`
+}
+
+// OffsetReset is one of them. Epoch grows with each reset of the position; Pending says that the group has not been seen
+// to follow.
+type OffsetReset struct {
+	Epoch   int64  `json:"epoch"`
+	Key     string `json:"key"` // topic@group
+	Pending bool   `json:"pending"`
+	Queue   int32  `json:"queue"`
 }
 
 // DelayOffsetTable answers code 45: by delay level.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -202,31 +203,67 @@ func (g *Groups) SetReadable(group, topic string, readable bool) error {
 // Forbidden is the whole forbidden table: group, topic, bits. It is shared and must not be changed.
 func (g *Groups) Forbidden() map[string]map[string]int32 { return *g.forbidden.Load() }
 
-// Adopt takes over another broker's table with its version, as a replica does from its master. Groups that the other
-// table lacks are removed only if remove says so; they are returned.
-func (g *Groups) Adopt(other *protocol.SubscriptionGroupWrapper, remove bool) (removed []string, err error) {
-	_, err = g.changeTo(&other.DataVersion, func(e *edit[protocol.SubscriptionGroupConfig]) {
-		for name := range e.entries {
-			if _, ok := other.SubscriptionGroupTable[name]; remove && !ok {
-				removed = append(removed, name)
-			}
+// Lacking names the groups here, but the broker's own, that another broker's table has not, sorted.
+func (g *Groups) Lacking(other map[string]protocol.SubscriptionGroupConfig) (names []string) {
+	for _, name := range g.Names() {
+		if _, ok := other[name]; !ok && !slices.Contains(ownGroups, name) {
+			names = append(names, name)
 		}
+	}
+	return names
+}
+
+// Adopt takes over another broker's table with the version given, as a replica does from its master, and removes those
+// of the groups named that the other table lacks. The broker's own groups stay.
+func (g *Groups) Adopt(other *protocol.SubscriptionGroupWrapper, version protocol.DataVersion, remove []string) error {
+	_, err := g.changeTo(&version, func(e *edit[protocol.SubscriptionGroupConfig]) {
 		for name, c := range other.SubscriptionGroupTable {
-			c.GroupName = name
-			n := normalGroup(c)
-			if old, ok := e.entries[name]; safeName(protocol.RetryTopic(name)) && !(ok && sameGroup(old, n)) {
+			n, ok := foreignGroup(name, c)
+			if old, known := e.entries[name]; ok && !(known && sameGroup(old, n)) {
 				e.put(name, n)
 			}
 		}
-		for _, name := range removed {
-			e.remove(name)
+		for _, name := range remove {
+			_, known := e.entries[name]
+			if _, theirs := other.SubscriptionGroupTable[name]; known && !theirs && !slices.Contains(ownGroups, name) {
+				e.remove(name)
+			}
 		}
-		if other.ForbiddenTable != nil {
+		if now := *g.forbidden.Load(); other.ForbiddenTable != nil && !maps.EqualFunc(now, other.ForbiddenTable, maps.Equal[map[string]int32, map[string]int32]) {
 			g.forbidden.Store(&other.ForbiddenTable)
 			e.own()
 		}
 	})
-	return removed, err
+	return err
+}
+
+// AddMissing takes over the groups of another broker's table that are missing here, and changes no other.
+func (g *Groups) AddMissing(other *protocol.SubscriptionGroupWrapper) (added []string, err error) {
+	_, err = g.change(func(e *edit[protocol.SubscriptionGroupConfig]) {
+		forbidden := maps.Clone(*g.forbidden.Load())
+		for name, c := range other.SubscriptionGroupTable {
+			n, ok := foreignGroup(name, c)
+			if _, known := e.entries[name]; known || !ok {
+				continue
+			}
+			e.put(name, n)
+			added = append(added, name)
+			if topics, ok := other.ForbiddenTable[name]; ok {
+				forbidden[name] = topics
+			}
+		}
+		if len(added) > 0 {
+			g.forbidden.Store(&forbidden)
+		}
+	})
+	slices.Sort(added)
+	return added, err
+}
+
+// foreignGroup is an entry of another broker's table as it is stored here, if it may be.
+func foreignGroup(name string, c protocol.SubscriptionGroupConfig) (*protocol.SubscriptionGroupConfig, bool) {
+	c.GroupName = name
+	return normalGroup(c), name != "" && safeName(protocol.RetryTopic(name))
 }
 
 // Close writes the table and its backup for a clean stop.

@@ -120,15 +120,40 @@ func TestAReplicaTakesItsMastersGroupsOver(t *testing.T) {
 		SubscriptionGroupTable: map[string]protocol.SubscriptionGroupConfig{"theirs": protocol.NewSubscriptionGroupConfig("theirs"), "../x": {}},
 		ForbiddenTable:         map[string]map[string]int32{"theirs": {"T": 4}},
 	}
-	_, err = g.Adopt(other, false)
-	require.NoError(t, err)
+	require.NoError(t, g.Adopt(other, other.DataVersion, nil))
 	require.Equal(t, other.DataVersion, g.Version())
 	require.Contains(t, g.Names(), "mine")
 	require.Contains(t, g.Names(), "theirs")
 	require.NotContains(t, g.Names(), "../x")
 	require.False(t, g.Readable("theirs", "T"))
-	removed, err := g.Adopt(other, true)
+	require.Equal(t, []string{"mine"}, g.Lacking(other.SubscriptionGroupTable))
+	require.NoError(t, g.Adopt(other, other.DataVersion, []string{"mine", "theirs", protocol.GroupTools}))
+	require.NotContains(t, g.Names(), "mine")
+	require.Contains(t, g.Names(), "theirs")
+	require.Contains(t, g.Names(), protocol.GroupTools, "its own groups stay")
+}
+
+// A master that returns takes what it lacks, and nothing else changes.
+func TestAddMissingGroups(t *testing.T) {
+	fsys := vfstest.New()
+	g := openGroups(t, fsys, yes)
+	both := protocol.NewSubscriptionGroupConfig("both")
+	_, err := g.Put(both)
 	require.NoError(t, err)
-	require.Contains(t, removed, "mine")
-	require.Equal(t, []string{"theirs"}, g.Names())
+	require.NoError(t, g.SetReadable("both", "T", false))
+	version := g.Version()
+	both.RetryMaxTimes = 1
+	other := &protocol.SubscriptionGroupWrapper{
+		SubscriptionGroupTable: map[string]protocol.SubscriptionGroupConfig{"new": protocol.NewSubscriptionGroupConfig("new"), "both": both, "../x": {}},
+		ForbiddenTable:         map[string]map[string]int32{"new": {"T": 4}, "both": {"U": 4}},
+	}
+	for _, want := range [][]string{{"new"}, nil} {
+		added, err := g.AddMissing(other)
+		require.NoError(t, err)
+		require.Equal(t, want, added)
+		require.Equal(t, version.Counter+1, g.Version().Counter)
+	}
+	c, _ := openGroups(t, killed(fsys), no).Get("both")
+	require.Equal(t, int32(16), c.RetryMaxTimes)
+	require.Equal(t, map[string]map[string]int32{"new": {"T": 4}, "both": {"T": 4}}, g.Forbidden())
 }

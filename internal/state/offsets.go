@@ -27,6 +27,7 @@ const shardCount = 64
 // answered for is on disk (see journal.go), and survives the end of the process at any moment.
 type Offsets struct {
 	opts    OffsetOptions
+	opened  int64 // when, in ns since 1970
 	seed    maphash.Seed
 	shards  [shardCount]shard // by topic
 	index   groupIndex

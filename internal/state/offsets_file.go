@@ -81,7 +81,7 @@ type resetJSON struct {
 // Errors are as for OpenTopics. Run must run, or Sync and Save be called, for the times in OffsetOptions to hold.
 func OpenOffsets(opts OffsetOptions) (*Offsets, error) {
 	opts.complete()
-	o := &Offsets{opts: opts, seed: maphash.MakeSeed(), journal: &journal{}, index: groupIndex{topics: map[string]map[string]struct{}{}}}
+	o := &Offsets{opts: opts, opened: opts.Now().UnixNano(), seed: maphash.MakeSeed(), journal: &journal{}, index: groupIndex{topics: map[string]map[string]struct{}{}}}
 	for i := range o.shards {
 		o.shards[i].topics = map[string]*topicOffsets{}
 	}
@@ -440,26 +440,43 @@ func (s *shard) copyOf(ref pair, dst []Position, resets []resetJSON) ([]Position
 	return dst, resets
 }
 
-// Table is the whole table as GET_ALL_CONSUMER_OFFSET hands it out.
+// Table is the whole table as GET_ALL_CONSUMER_OFFSET hands it out, with what an operator has reset.
 func (o *Offsets) Table() *protocol.ConsumerOffsetTable {
 	out := &protocol.ConsumerOffsetTable{OffsetTable: map[string]map[int32]int64{}}
+	var resets []protocol.OffsetReset
 	o.Each(func(p Position) bool {
 		key := p.Topic + "@" + p.Group
 		if out.OffsetTable[key] == nil {
 			out.OffsetTable[key] = map[int32]int64{}
 		}
 		out.OffsetTable[key][p.Queue] = int64(p.Offset)
+		if p.Epoch != 0 {
+			resets = append(resets, protocol.OffsetReset{Epoch: p.Epoch, Key: key, Pending: p.Pending, Queue: p.Queue})
+		}
 		return true
 	})
 	o.save.mu.Lock()
 	version := o.save.version
 	o.save.mu.Unlock()
 	out.DataVersion = &version
+	if len(resets) > 0 {
+		out.Ratchet = &protocol.OffsetTableOwn{Resets: resets}
+	}
 	return out
 }
 
 // Positions reads another broker's table; a Java broker's has no epochs.
 func Positions(table *protocol.ConsumerOffsetTable) []Position {
+	type place struct {
+		key   string
+		queue int32
+	}
+	resets := map[place]protocol.OffsetReset{}
+	if table.Ratchet != nil {
+		for _, r := range table.Ratchet.Resets {
+			resets[place{r.Key, r.Queue}] = r
+		}
+	}
 	var out []Position
 	for _, key := range slices.Sorted(maps.Keys(table.OffsetTable)) {
 		topic, group, ok := strings.Cut(key, "@")
@@ -467,8 +484,17 @@ func Positions(table *protocol.ConsumerOffsetTable) []Position {
 			continue
 		}
 		for queue, off := range table.OffsetTable[key] {
-			out = append(out, Position{Group: group, Topic: topic, Queue: queue, Offset: offset.Queue(off)})
+			r := resets[place{key, queue}]
+			out = append(out, Position{
+				Group: group, Topic: topic, Queue: queue, Offset: offset.Queue(off), Epoch: r.Epoch, Pending: r.Pending,
+			})
 		}
 	}
 	return out
+}
+
+// Mark names the present state of the table: as long as it stays the same nothing has changed. What is read after it is
+// at least as new. It is good for one run of the process.
+func (o *Offsets) Mark() string {
+	return strconv.FormatInt(o.opened, 36) + "-" + strconv.FormatUint(o.journal.last(), 36)
 }

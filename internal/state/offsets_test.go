@@ -325,6 +325,59 @@ func TestAMergeOfOurOwnTableChangesNothing(t *testing.T) {
 	require.Equal(t, 1, n)
 }
 
+// An operator's reset goes to a replica with the table, and wins there over the larger number.
+func TestResetsTravelWithTheTable(t *testing.T) {
+	master, slave := openOffsets(t, vfstest.New(), nil), openOffsets(t, vfstest.New(), nil)
+	take := func() {
+		t.Helper()
+		text, err := protocol.Marshal(master.Table())
+		require.NoError(t, err)
+		var table protocol.ConsumerOffsetTable
+		require.NoError(t, protocol.Unmarshal(text, &table))
+		_, err = slave.MergeMax(Positions(&table))
+		require.NoError(t, err)
+	}
+	at := func() offset.Queue {
+		p, _ := slave.Query("g", "t", 0)
+		return p
+	}
+	commit(t, master, "g", "t", 0, 10)
+	take()
+	require.NoError(t, master.Reset("g", "t", 0, 3))
+	take()
+	require.Equal(t, offset.Queue(3), at())
+	_, told := slave.PulledReset("g", "t", 0, 10)
+	require.True(t, told, "the group has not followed yet, and is told here too")
+	master.PulledReset("g", "t", 0, 3)
+	commit(t, master, "g", "t", 0, 5)
+	take()
+	require.Equal(t, offset.Queue(5), at())
+}
+
+func TestAMarkChangesWithTheTable(t *testing.T) {
+	fsys := vfstest.New()
+	o := openOffsets(t, fsys, nil)
+	seen := map[string]bool{}
+	changed := func(what string) {
+		t.Helper()
+		require.False(t, seen[o.Mark()], what)
+		seen[o.Mark()] = true
+		require.NoError(t, o.Save())
+		require.True(t, seen[o.Mark()], "a snapshot changes nothing")
+	}
+	changed("at first")
+	commit(t, o, "g", "t", 0, 10)
+	changed("commit")
+	commit(t, o, "g", "t", 0, 10)
+	require.True(t, seen[o.Mark()], "nothing new")
+	require.NoError(t, o.Reset("g", "t", 0, 3))
+	changed("reset")
+	o.PulledReset("g", "t", 0, 3)
+	changed("the group followed")
+	require.NoError(t, o.RemoveTopic("t"))
+	changed("topic removed")
+}
+
 func TestQueuesOfAGroup(t *testing.T) {
 	o := openOffsets(t, vfstest.New(), nil)
 	commit(t, o, "g", "t", 0, 1)

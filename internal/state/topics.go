@@ -198,12 +198,16 @@ func (t *Topics) check(c *protocol.TopicConfig) error {
 	switch {
 	case t.IsSystem(c.TopicName):
 		return fmt.Errorf("topic %s: %w", c.TopicName, ErrSystemTopic)
-	case c.ReadQueueNums < 0 || c.ReadQueueNums > maxQueues || c.WriteQueueNums < 0 || c.WriteQueueNums > maxQueues:
+	case !legalQueues(c):
 		return fmt.Errorf("%w: topic %s with %d read and %d write queues, each must be 0 to %d", ErrTopicConfig, c.TopicName, c.ReadQueueNums, c.WriteQueueNums, maxQueues)
 	case c.Perm < 0 || c.Perm > 15:
 		return fmt.Errorf("%w: topic %s with permission %d, must be 0 to 15", ErrTopicConfig, c.TopicName, c.Perm)
 	}
 	return nil
+}
+
+func legalQueues(c *protocol.TopicConfig) bool {
+	return c.ReadQueueNums >= 0 && c.ReadQueueNums <= maxQueues && c.WriteQueueNums >= 0 && c.WriteQueueNums <= maxQueues
 }
 
 func (t *Topics) put(configs ...protocol.TopicConfig) (changed bool, err error) {
@@ -269,30 +273,67 @@ func (t *Topics) Renew() error {
 	return err
 }
 
-// Adopt takes over another broker's table with its version, as a replica does from its master. Topics that the other
-// table lacks are removed only if remove says so, never the broker's own; they are returned.
-func (t *Topics) Adopt(other map[string]protocol.TopicConfig, version protocol.DataVersion, remove bool) (removed []string, err error) {
-	var put []*protocol.TopicConfig
-	v, err := t.changeTo(&version, func(e *edit[protocol.TopicConfig]) {
-		for name := range e.entries {
-			if _, ok := other[name]; remove && !ok && !t.IsSystem(name) {
-				removed = append(removed, name)
-			}
+// Lacking names the topics here, but the broker's own, that another broker's table has not, sorted.
+func (t *Topics) Lacking(other map[string]protocol.TopicConfig) (names []string) {
+	for _, name := range t.Names() {
+		if _, ok := other[name]; !ok && !t.IsSystem(name) {
+			names = append(names, name)
 		}
+	}
+	return names
+}
+
+// Adopt takes over another broker's table with its version, as a replica does from its master, and removes those of the
+// topics named that the other table lacks. The broker's own topics stay as they are.
+func (t *Topics) Adopt(other map[string]protocol.TopicConfig, version protocol.DataVersion, remove []string) error {
+	var put []*protocol.TopicConfig
+	var removed []string
+	v, err := t.changeTo(&version, func(e *edit[protocol.TopicConfig]) {
 		for name, c := range other {
-			c.TopicName = name
-			n := normal(c)
-			if old, ok := e.entries[name]; safeName(name) && !(ok && sameTopic(old, n)) {
+			old, known := e.entries[name]
+			if !t.foreign(name, &c) || known && t.IsSystem(name) {
+				continue
+			}
+			if n := normal(c); !known || !sameTopic(old, n) {
 				e.put(name, n)
 				put = append(put, n)
 			}
 		}
-		for _, name := range removed {
-			e.remove(name)
+		for _, name := range remove {
+			_, known := e.entries[name]
+			if _, theirs := other[name]; known && !theirs && !t.IsSystem(name) {
+				e.remove(name)
+				removed = append(removed, name)
+			}
 		}
 	})
 	t.tell(TopicChange{Put: put, Deleted: removed, Version: v.version})
-	return removed, err
+	return err
+}
+
+// AddMissing takes over the topics of another broker's table that are missing here, and changes no other.
+func (t *Topics) AddMissing(other map[string]protocol.TopicConfig) (added []string, err error) {
+	var put []*protocol.TopicConfig
+	v, err := t.change(func(e *edit[protocol.TopicConfig]) {
+		for name, c := range other {
+			if _, known := e.entries[name]; !known && t.foreign(name, &c) {
+				n := normal(c)
+				e.put(name, n)
+				put = append(put, n)
+				added = append(added, name)
+			}
+		}
+	})
+	t.tell(TopicChange{Put: put, Version: v.version})
+	slices.Sort(added)
+	return added, err
+}
+
+// foreign tells whether an entry of another broker's table may be taken, and completes it. TBW102 follows the
+// configuration of this broker.
+func (t *Topics) foreign(name string, c *protocol.TopicConfig) bool {
+	c.TopicName = name
+	return safeName(name) && name != protocol.TopicDefault && legalQueues(c)
 }
 
 // Close writes the table and its backup for a clean stop.

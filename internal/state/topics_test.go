@@ -204,8 +204,12 @@ func TestNamesThatCouldLeaveTheStoreAreRefused(t *testing.T) {
 	require.False(t, ok, "nor from a file that somebody edited")
 	_, ok = topics.Get("10.0.0.1")
 	require.True(t, ok, "brokers are named so, and have topics")
-	_, err = topics.Adopt(map[string]protocol.TopicConfig{"../x": {}, "U": {}}, protocol.DataVersion{Counter: 77}, false)
+	foreign := map[string]protocol.TopicConfig{"../x": {}, "U": {}, "V": {ReadQueueNums: -1}}
+	require.NoError(t, topics.Adopt(foreign, protocol.DataVersion{Counter: 77}, nil))
+	_, err = topics.AddMissing(foreign)
 	require.NoError(t, err)
+	_, ok = topics.Get("V")
+	require.False(t, ok)
 	_, ok = topics.Get("../x")
 	require.False(t, ok)
 	_, ok = topics.Get("U")
@@ -296,19 +300,42 @@ func TestAReplicaTakesItsMastersTableOver(t *testing.T) {
 	topics := openTopics(t, topicOptions(vfstest.New()))
 	_, err := topics.Put(protocol.TopicConfig{TopicName: "mine", Perm: 6})
 	require.NoError(t, err)
-	other := map[string]protocol.TopicConfig{"theirs": {Perm: 6}}
+	other := map[string]protocol.TopicConfig{
+		"theirs": {Perm: 6}, "SELF_TEST_TOPIC": {Perm: 2, ReadQueueNums: 9}, "TBW102": {Perm: 7, ReadQueueNums: 1},
+	}
 	version := protocol.DataVersion{Counter: 5, Timestamp: 6, StateVersion: 7}
-	removed, err := topics.Adopt(other, version, false)
-	require.NoError(t, err)
-	require.Empty(t, removed)
+	require.NoError(t, topics.Adopt(other, version, nil))
 	require.Equal(t, version, topics.Version())
+	requireTopic(t, topics, "mine", 0, 6)
+	require.Equal(t, []string{"mine"}, topics.Lacking(other))
+	require.NoError(t, topics.Adopt(other, version, []string{"mine", "theirs", "OFFSET_MOVED_EVENT"}))
 	_, ok := topics.Get("mine")
-	require.True(t, ok)
-	removed, err = topics.Adopt(other, version, true)
-	require.NoError(t, err)
-	require.Equal(t, []string{"mine"}, removed)
-	_, ok = topics.Get("TBW102")
+	require.False(t, ok)
+	requireTopic(t, topics, "theirs", 0, 6)
+	_, ok = topics.Get("OFFSET_MOVED_EVENT")
 	require.True(t, ok, "its own topics stay")
+	requireTopic(t, topics, "SELF_TEST_TOPIC", 1, 6)
+	requireTopic(t, topics, "TBW102", 8, 7)
+}
+
+// A master that returns takes what it lacks, and nothing else changes.
+func TestAddMissingTopics(t *testing.T) {
+	fsys := vfstest.New()
+	topics := openTopics(t, topicOptions(fsys))
+	_, err := topics.Put(protocol.TopicConfig{TopicName: "both", Perm: 6, ReadQueueNums: 4, WriteQueueNums: 4})
+	require.NoError(t, err)
+	version := topics.Version()
+	other := map[string]protocol.TopicConfig{"both": {Perm: 2}, "new": {Perm: 6, ReadQueueNums: 3, WriteQueueNums: 3}}
+	added, err := topics.AddMissing(other)
+	require.NoError(t, err)
+	require.Equal(t, []string{"new"}, added)
+	require.Equal(t, version.Counter+1, topics.Version().Counter)
+	requireTopic(t, topics, "both", 4, 6)
+	added, err = topics.AddMissing(other)
+	require.NoError(t, err)
+	require.Empty(t, added)
+	require.Equal(t, version.Counter+1, topics.Version().Counter)
+	requireTopic(t, openTopics(t, topicOptions(killed(fsys))), "new", 3, 6)
 }
 
 func TestManySendersOfNewTopics(t *testing.T) {
