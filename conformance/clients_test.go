@@ -16,6 +16,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/ratchetmq/ratchet/conformance/oracle"
 )
 
 // A client is one real client library behind one program.
@@ -27,50 +29,13 @@ type client struct {
 	command func() ([]string, error)
 }
 
-// jvmFlags are what the 4.x and 5.x code needs on a current JDK, plus thrift for a small machine.
-// home receives the logs that the Java code writes below the user's home.
-func jvmFlags(home, heap string) []string {
-	flags := []string{
-		"-Xmx" + heap, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
-		"-Duser.home=" + home,
-	}
-	for _, p := range []string{"java.nio", "sun.nio.ch", "java.lang", "java.util", "jdk.internal.ref"} {
-		flags = append(flags, "--add-opens=java.base/"+p+"=ALL-UNNAMED")
-	}
-	return flags
-}
-
-// Two Maven runs at once would fight over the local repository.
-var mavenLock sync.Mutex
-
-// maven runs the goals of project dir for one RocketMQ version and returns the folder with the jars.
-func maven(dir, version string, goals ...string) (string, error) {
-	mavenLock.Lock()
-	defer mavenLock.Unlock()
-	args := append([]string{"-q", "-B", "-Drocketmq.version=" + version}, goals...)
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "mvn", args...)
-	cmd.Dir = dir
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("mvn in %s for %s: %w\n%s", dir, version, err, out)
-	}
-	return filepath.Abs(filepath.Join(dir, "target", version, "lib"))
-}
-
 func javaClient(name, version string) *client {
 	return &client{
 		name:      name,
 		scenarios: javaScenarios,
 		parallel:  8,
 		command: sync.OnceValues(func() ([]string, error) {
-			lib, err := maven("java", version, "compile", "dependency:copy-dependencies")
-			if err != nil {
-				return nil, err
-			}
-			args := append([]string{"java"}, jvmFlags(workDir, "256m")...)
-			classes := filepath.Join(filepath.Dir(lib), "classes")
-			return append(args, "-cp", classes+":"+filepath.Join(lib, "*"), "conformance.Main"), nil
+			return oracle.Program(version, "conformance.Main", workDir)
 		}),
 	}
 }
@@ -176,7 +141,7 @@ func (p *program) start(tg Target, limit time.Duration, args []string) error {
 			err = errors.New("the server went down")
 		default:
 		}
-		p.err = fmt.Errorf("the program ended without a result: %w; end of its log:\n%s", err, tail(logPath))
+		p.err = fmt.Errorf("the program ended without a result: %w; end of its log:\n%s", err, oracle.Tail(logPath))
 	}()
 	return nil
 }

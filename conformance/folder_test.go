@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ratchetmq/ratchet/conformance/oracle"
 	"github.com/ratchetmq/ratchet/message"
 	"github.com/ratchetmq/ratchet/protocol"
 	"github.com/ratchetmq/ratchet/remoting"
@@ -51,7 +52,7 @@ type folder struct {
 	leg    int // how many owners it had
 	owner  owner
 	home   string // for the owner's own logs
-	server *server
+	server *oracle.Server
 	client *remoting.Client
 	asked  []asked // what is known to be committed
 }
@@ -63,20 +64,20 @@ type asked struct{ group, topic string }
 type namesrvOnly struct {
 	Target
 	address string
-	server  *server
+	server  *oracle.Server
 }
 
 func (n namesrvOnly) NameServer() string    { return n.address }
-func (n namesrvOnly) Down() <-chan struct{} { return n.server.down }
+func (n namesrvOnly) Down() <-chan struct{} { return n.server.Down() }
 
 // startNamesrv starts our name server, or with a version the Java one. It ends with the test.
 func startNamesrv(t *testing.T, dir, version string) namesrvOnly {
 	t.Helper()
-	port, err := freePort()
+	port, err := oracle.FreePort()
 	require.NoError(t, err)
 	n := namesrvOnly{address: fmt.Sprintf("127.0.0.1:%d", port)}
 	conf := filepath.Join(dir, "namesrv.conf")
-	require.NoError(t, writeConf(conf,
+	require.NoError(t, oracle.WriteConf(conf,
 		"listenPort", port,
 		"rocketmqHome", dir,
 		"kvConfigPath", filepath.Join(dir, "kvConfig.json"),
@@ -86,32 +87,28 @@ func startNamesrv(t *testing.T, dir, version string) namesrvOnly {
 	if version == "" {
 		binary, err := ratchetBinary()
 		require.NoError(t, err)
-		n.server = &server{
-			command: []string{binary, "namesrv", "-c", conf}, log: log, ready: "is ready", ports: []int{port},
-			down: make(chan struct{}),
-		}
+		n.server = oracle.NewServer([]string{binary, "namesrv", "-c", conf}, log, "is ready", port)
 	} else {
-		lib, err := maven("oracle", version, "dependency:copy-dependencies")
+		require.NoError(t, oracle.WriteLogging(dir, "INFO"))
+		n.server, err = oracle.Namesrv(version, dir, conf, log, port)
 		require.NoError(t, err)
-		require.NoError(t, writeLogging(dir, "INFO"))
-		n.server = javaServer(lib, dir, "org.apache.rocketmq.namesrv.NamesrvStartup", conf, log, "boot success", port)
 	}
-	require.NoError(t, n.server.start())
-	t.Cleanup(func() { n.server.end(syscall.SIGKILL) })
+	require.NoError(t, n.server.Start())
+	t.Cleanup(func() { n.server.End(syscall.SIGKILL) })
 	return n
 }
 
 // newFolder makes an empty folder below dir for brokers that register at the name server.
 func newFolder(t *testing.T, dir, version string, namesrv Target, more ...any) *folder {
 	t.Helper()
-	port, err := freePort()
+	port, err := oracle.FreePort()
 	require.NoError(t, err)
 	f := &folder{
 		dir: dir, version: version, port: port, address: fmt.Sprintf("127.0.0.1:%d", port), namesrv: namesrv,
 		conf: filepath.Join(dir, "broker.conf"),
 	}
 	store := filepath.Join(dir, "store")
-	require.NoError(t, writeConf(f.conf, append([]any{
+	require.NoError(t, oracle.WriteConf(f.conf, append([]any{
 		"brokerClusterName", "interop",
 		"brokerName", "interop-a",
 		"brokerId", 0,
@@ -143,7 +140,7 @@ func newFolder(t *testing.T, dir, version string, namesrv Target, more ...any) *
 	t.Cleanup(func() {
 		f.client.Close()
 		if f.server != nil {
-			f.server.end(syscall.SIGKILL)
+			f.server.End(syscall.SIGKILL)
 		}
 	})
 	return f
@@ -155,21 +152,18 @@ func (f *folder) give(t *testing.T, to owner) {
 	begin := time.Now()
 	f.owner, f.leg = to, f.leg+1
 	f.home = filepath.Join(f.dir, fmt.Sprintf("%d-%s", f.leg, to))
-	require.NoError(t, writeLogging(f.home, "WARN"))
+	require.NoError(t, oracle.WriteLogging(f.home, "WARN"))
 	log := filepath.Join(f.home, "broker.log")
 	if to == ratchet {
 		binary, err := ratchetBinary()
 		require.NoError(t, err)
-		f.server = &server{
-			command: []string{binary, "broker", "-c", f.conf}, log: log, ready: "is ready",
-			ports: []int{f.port}, down: make(chan struct{}),
-		}
+		f.server = oracle.NewServer([]string{binary, "broker", "-c", f.conf}, log, "is ready", f.port)
 	} else {
-		lib, err := maven("oracle", string(to), "dependency:copy-dependencies")
+		var err error
+		f.server, err = oracle.Broker(string(to), f.home, f.conf, log, f.port)
 		require.NoError(t, err)
-		f.server = javaServer(lib, f.home, "org.apache.rocketmq.broker.BrokerStartup", f.conf, log, "boot success", f.port)
 	}
-	require.NoError(t, f.server.start(), "owner %d, %s", f.leg, to)
+	require.NoError(t, f.server.Start(), "owner %d, %s", f.leg, to)
 	t.Logf("owner %d, %s, is up after %.1f s", f.leg, to, time.Since(begin).Seconds())
 }
 
@@ -177,9 +171,9 @@ func (f *folder) give(t *testing.T, to owner) {
 func (f *folder) take(t *testing.T, signal syscall.Signal) {
 	t.Helper()
 	begin := time.Now()
-	require.NoError(t, f.server.end(signal))
+	require.NoError(t, f.server.End(signal))
 	if signal == syscall.SIGTERM && f.owner == ratchet {
-		require.True(t, f.server.cmd.ProcessState.Success(), "%s\n%s", f.server.cmd.ProcessState, tail(f.server.log))
+		require.True(t, f.server.State().Success(), "%s\n%s", f.server.State(), oracle.Tail(f.server.Log))
 	}
 	t.Logf("owner %d, %s, is gone %.1f s after %v", f.leg, f.owner, time.Since(begin).Seconds(), signal)
 }
@@ -203,7 +197,7 @@ var (
 // complaints are the lines of the owner's log that say that something about the folder is not in order.
 func (f *folder) complaints(t *testing.T, killed bool) []string {
 	t.Helper()
-	logs := []string{f.server.log}
+	logs := []string{f.server.Log}
 	if f.owner != ratchet && f.owner != "4.9.7" { // 4.9 writes to its output
 		for _, name := range []string{"broker.log", "store.log"} {
 			logs = append(logs, filepath.Join(f.home, "logs", "rocketmqlogs", name))

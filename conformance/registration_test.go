@@ -99,8 +99,8 @@ func testJavaNameServer(t *testing.T, version string) {
 	permission("6")
 
 	// One that starts without knowing anything learns of the broker by its next sign of life.
-	require.NoError(t, n.server.end(syscall.SIGKILL))
-	require.NoError(t, n.server.start())
+	require.NoError(t, n.server.End(syscall.SIGKILL))
+	require.NoError(t, n.server.Start())
 	routed(protocol.TopicDefault, "the broker registers again")
 
 	f.take(t, syscall.SIGTERM)
@@ -134,7 +134,7 @@ func namesrvLog(t *testing.T, dir string, n namesrvOnly) string {
 	logs, err := filepath.Glob(filepath.Join(dir, "logs", "rocketmqlogs", "*.log"))
 	require.NoError(t, err)
 	var all strings.Builder
-	for _, log := range append(logs, n.server.log) {
+	for _, log := range append(logs, n.server.Log) {
 		text, err := os.ReadFile(log)
 		require.NoError(t, err)
 		all.Write(text)

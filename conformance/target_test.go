@@ -3,22 +3,21 @@
 package conformance
 
 import (
-	"bufio"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ratchetmq/ratchet/conformance/oracle"
 )
 
 // A Target is the name server and broker under test, running.
@@ -55,149 +54,24 @@ func startTarget(dir string, strict bool) (Target, error) {
 	}
 }
 
-// freePort returns a port p such that p-2, p and p+1 are free as well: a Java broker takes all three. It is below those
-// that the system gives to outgoing connections, so that nobody has it while a server is down for a moment.
-func freePort() (int, error) {
-	for range 100 {
-		port, free := 10_000+rand.IntN(22_000), true
-		for _, p := range []int{port - 2, port, port + 1} {
-			if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", p)); err == nil {
-				l.Close()
-			} else {
-				free = false
-			}
-		}
-		if free {
-			return port, nil
-		}
-	}
-	return 0, errors.New("no free ports")
-}
-
-// A server is one process of a target: it can be stopped and started again.
-type server struct {
-	command []string
-	env     []string
-	log     string // where its output goes
-	ready   string // what a line of its output contains once it serves
-	ports   []int  // what must accept connections then
-
-	cmd    *exec.Cmd
-	done   chan struct{} // closed when the process has ended
-	ending atomic.Bool   // it was asked to end
-	down   chan struct{} // closed when it ended unasked
-}
-
-func (s *server) start() error {
-	log, err := os.OpenFile(s.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		return err
-	}
-	s.cmd = exec.Command(s.command[0], s.command[1:]...)
-	s.cmd.Env = append(os.Environ(), s.env...)
-	s.cmd.Stderr = log
-	out, err := s.cmd.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	if err := s.cmd.Start(); err != nil {
-		log.Close()
-		return err
-	}
-	ready := make(chan struct{})
-	s.done = make(chan struct{})
-	s.ending.Store(false)
-	go func(cmd *exec.Cmd, done chan struct{}) {
-		defer close(done)
-		defer log.Close()
-		var once sync.Once
-		lines := bufio.NewScanner(io.TeeReader(out, log))
-		for lines.Scan() {
-			if strings.Contains(lines.Text(), s.ready) {
-				once.Do(func() { close(ready) })
-			}
-		}
-		io.Copy(log, out)
-		cmd.Wait()
-		if !s.ending.Load() {
-			close(s.down)
-		}
-	}(s.cmd, s.done)
-
-	limit := time.After(90 * time.Second)
-	select {
-	case <-ready:
-	case <-s.done:
-		return fmt.Errorf("%s ended before it was ready: %v\n%s", s.command[0], s.cmd.ProcessState, tail(s.log))
-	case <-limit:
-		s.end(syscall.SIGKILL)
-		return fmt.Errorf("%s is not ready after 90 s\n%s", s.command[0], tail(s.log))
-	}
-	for _, port := range s.ports {
-		for {
-			c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-			if err == nil {
-				c.Close()
-				break
-			}
-			select {
-			case <-limit:
-				s.end(syscall.SIGKILL)
-				return fmt.Errorf("%s says it is ready, yet: %w", s.command[0], err)
-			case <-time.After(50 * time.Millisecond):
-			}
-		}
-	}
-	return nil
-}
-
-// end sends the signal and waits for the process; one that ignores it is killed and reported.
-func (s *server) end(signal syscall.Signal) error {
-	if s.cmd == nil || s.cmd.Process == nil {
-		return nil
-	}
-	s.ending.Store(true)
-	s.cmd.Process.Signal(signal)
-	select {
-	case <-s.done:
-		return nil
-	case <-time.After(60 * time.Second):
-		s.cmd.Process.Kill()
-		<-s.done
-		return fmt.Errorf("%s still runs 60 s after %v", s.command[0], signal)
-	}
-}
-
 // again ends the server by the signal and starts it anew.
-func (s *server) again(t testing.TB, signal syscall.Signal) {
+func again(t testing.TB, s *oracle.Server, signal syscall.Signal) {
 	t.Helper()
 	begin := time.Now()
-	if err := s.end(signal); err != nil {
+	if err := s.End(signal); err != nil {
 		t.Fatal(err)
 	}
 	ended := time.Since(begin)
-	if err := s.start(); err != nil {
+	if err := s.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("%v: ended after %.1f s, ready again after %.1f s", signal, ended.Seconds(), time.Since(begin).Seconds())
 }
 
-// tail returns the end of a log file.
-func tail(path string) string {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return err.Error()
-	}
-	if len(data) > 2000 {
-		data = data[len(data)-2000:]
-	}
-	return string(data)
-}
-
 // ratchetTarget is the product: name server and broker in one process.
 type ratchetTarget struct {
 	namesrv string
-	server  *server
+	server  *oracle.Server
 }
 
 // ratchetBinary builds the product, once.
@@ -216,55 +90,48 @@ func startRatchet(dir string, strict bool) (Target, error) {
 	if err != nil {
 		return nil, err
 	}
-	namesrv, err := freePort()
+	namesrv, err := oracle.FreePort()
 	if err != nil {
 		return nil, err
 	}
-	broker, err := freePort()
+	broker, err := oracle.FreePort()
 	if err != nil {
 		return nil, err
 	}
 	r := &ratchetTarget{namesrv: fmt.Sprintf("127.0.0.1:%d", namesrv)}
-	r.server = &server{
-		command: []string{
+	r.server = oracle.NewServer(
+		[]string{
 			binary, "dev", "-data", filepath.Join(dir, "data"),
 			"-namesrv", r.namesrv, "-broker", fmt.Sprintf("127.0.0.1:%d", broker),
 			"-set", fmt.Sprintf("strictFromLast=%v", strict),
 		},
-		log:   filepath.Join(dir, "ratchet.log"),
-		ready: "ready",
-		ports: []int{namesrv, broker},
-		down:  make(chan struct{}),
-	}
-	return r, r.server.start()
+		filepath.Join(dir, "ratchet.log"), "ready", namesrv, broker,
+	)
+	return r, r.server.Start()
 }
 
 func (r *ratchetTarget) Name() string          { return "ratchet" }
 func (r *ratchetTarget) NameServer() string    { return r.namesrv }
-func (r *ratchetTarget) Down() <-chan struct{} { return r.server.down }
+func (r *ratchetTarget) Down() <-chan struct{} { return r.server.Down() }
 func (r *ratchetTarget) Settle() time.Duration { return time.Second }
-func (r *ratchetTarget) Restart(t testing.TB)  { t.Helper(); r.server.again(t, syscall.SIGTERM) }
-func (r *ratchetTarget) Kill9(t testing.TB)    { t.Helper(); r.server.again(t, syscall.SIGKILL) }
-func (r *ratchetTarget) Stop()                 { r.server.end(syscall.SIGTERM) }
+func (r *ratchetTarget) Restart(t testing.TB)  { t.Helper(); again(t, r.server, syscall.SIGTERM) }
+func (r *ratchetTarget) Kill9(t testing.TB)    { t.Helper(); again(t, r.server, syscall.SIGKILL) }
+func (r *ratchetTarget) Stop()                 { _ = r.server.End(syscall.SIGTERM) }
 
 // javaTarget is the oracle: the Java name server and broker, two processes.
 type javaTarget struct {
 	version string
 	address string
-	namesrv *server
-	broker  *server
+	namesrv *oracle.Server
+	broker  *oracle.Server
 }
 
 func startJava(dir, version string, strict bool) (Target, error) {
-	lib, err := maven("oracle", version, "dependency:copy-dependencies")
+	nport, err := oracle.FreePort()
 	if err != nil {
 		return nil, err
 	}
-	nport, err := freePort()
-	if err != nil {
-		return nil, err
-	}
-	bport, err := freePort()
+	bport, err := oracle.FreePort()
 	if err != nil {
 		return nil, err
 	}
@@ -277,13 +144,13 @@ func startJava(dir, version string, strict bool) (Target, error) {
 	nconf := filepath.Join(dir, "namesrv.conf")
 	bconf := filepath.Join(dir, "broker.conf")
 	err = errors.Join(
-		writeConf(nconf,
+		oracle.WriteConf(nconf,
 			"listenPort", nport,
 			"rocketmqHome", dir,
 			"kvConfigPath", filepath.Join(dir, "kvConfig.json"),
 			"configStorePath", filepath.Join(dir, "namesrv.properties"),
 		),
-		writeConf(bconf,
+		oracle.WriteConf(bconf,
 			"brokerClusterName", "oracle",
 			"brokerName", "oracle-a",
 			"brokerId", 0,
@@ -313,54 +180,25 @@ func startJava(dir, version string, strict bool) (Target, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := writeLogging(dir, "WARN"); err != nil {
+	if err := oracle.WriteLogging(dir, "WARN"); err != nil {
 		return nil, err
 	}
-	java := func(class, conf, log, ready string, ports ...int) *server {
-		return javaServer(lib, dir, class, conf, filepath.Join(dir, log), ready, ports...)
-	}
-	j.namesrv = java("org.apache.rocketmq.namesrv.NamesrvStartup", nconf, "namesrv.log", "boot success", nport)
-	j.broker = java("org.apache.rocketmq.broker.BrokerStartup", bconf, "broker.log", "boot success", bport)
-	if err := j.namesrv.start(); err != nil {
+	j.namesrv, err = oracle.Namesrv(version, dir, nconf, filepath.Join(dir, "namesrv.log"), nport)
+	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(j.broker.start(), j.routed()); err != nil {
+	j.broker, err = oracle.Broker(version, dir, bconf, filepath.Join(dir, "broker.log"), bport)
+	if err != nil {
+		return nil, err
+	}
+	if err := j.namesrv.Start(); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(j.broker.Start(), j.routed()); err != nil {
 		j.Stop()
 		return nil, err
 	}
 	return j, nil
-}
-
-// writeLogging writes two files that 4.x does not start without; 5.x does not look for them.
-func writeLogging(dir, level string) error {
-	logback := `<configuration>
-  <appender name="out" class="ch.qos.logback.core.ConsoleAppender"><encoder><pattern>%d %-5p %c - %m%n</pattern></encoder></appender>
-  <root level="` + level + `"><appender-ref ref="out"/></root>
-</configuration>
-`
-	if err := os.MkdirAll(filepath.Join(dir, "conf"), 0o755); err != nil {
-		return err
-	}
-	for _, name := range []string{"logback_namesrv.xml", "logback_broker.xml"} {
-		if err := os.WriteFile(filepath.Join(dir, "conf", name), []byte(logback), 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// javaServer is a Java name server or broker with the jars in lib and its home in dir.
-func javaServer(lib, dir, class, conf, log, ready string, ports ...int) *server {
-	args := append([]string{"java"}, jvmFlags(dir, "512m")...)
-	args = append(args, "-Drocketmq.home.dir="+dir, "-cp", filepath.Join(lib, "*"), class, "-c", conf)
-	return &server{
-		command: args,
-		env:     []string{"ROCKETMQ_HOME=" + dir},
-		log:     log,
-		ready:   ready,
-		ports:   ports,
-		down:    make(chan struct{}),
-	}
 }
 
 // routed waits until the name server knows the broker, which says it is up a moment before.
@@ -398,7 +236,7 @@ func (j *javaTarget) routed() error {
 
 func (j *javaTarget) again(t testing.TB, signal syscall.Signal) {
 	t.Helper()
-	j.broker.again(t, signal)
+	again(t, j.broker, signal)
 	if err := j.routed(); err != nil {
 		t.Fatal(err)
 	}
@@ -406,7 +244,7 @@ func (j *javaTarget) again(t testing.TB, signal syscall.Signal) {
 
 func (j *javaTarget) Name() string          { return "java-" + j.version }
 func (j *javaTarget) NameServer() string    { return j.address }
-func (j *javaTarget) Down() <-chan struct{} { return j.broker.down }
+func (j *javaTarget) Down() <-chan struct{} { return j.broker.Down() }
 
 // Settle is long, as Java writes offsets every 5 s and for the first time 10 s after its start.
 func (j *javaTarget) Settle() time.Duration { return 12 * time.Second }
@@ -414,15 +252,6 @@ func (j *javaTarget) Restart(t testing.TB)  { t.Helper(); j.again(t, syscall.SIG
 func (j *javaTarget) Kill9(t testing.TB)    { t.Helper(); j.again(t, syscall.SIGKILL) }
 func (j *javaTarget) Stop() {
 	// Nobody reads this store again, so there is no point in a slow goodbye.
-	j.broker.end(syscall.SIGKILL)
-	j.namesrv.end(syscall.SIGKILL)
-}
-
-// writeConf writes key=value lines.
-func writeConf(path string, pairs ...any) error {
-	var b strings.Builder
-	for i := 0; i < len(pairs); i += 2 {
-		fmt.Fprintf(&b, "%v=%v\n", pairs[i], pairs[i+1])
-	}
-	return os.WriteFile(path, []byte(b.String()), 0o644)
+	_ = j.broker.End(syscall.SIGKILL)
+	_ = j.namesrv.End(syscall.SIGKILL)
 }

@@ -4,6 +4,7 @@
 //	goclient run NAMESRV CLIENT RUN PARALLEL LIMIT_SECONDS SCENARIO...
 //	goclient produce NAMESRV CLIENT RUN
 //	goclient consume NAMESRV CLIENT RUN LIMIT_SECONDS PRODUCER...
+//	goclient story NAMESRV TOPIC GROUP
 //
 // Every scenario ends in one line on standard output: RESULT client scenario PASS|FAIL ms reason.
 package main
@@ -86,6 +87,8 @@ func main() {
 		produce(args[1], args[2], args[3])
 	case "consume":
 		consume(args[1], args[2], args[3], time.Duration(number(args[4]))*time.Second, args[5:])
+	case "story":
+		story(args[1], args[2], args[3])
 	default:
 		fmt.Fprintln(os.Stderr, "unknown command", args[0])
 		os.Exit(2)
