@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"encoding/binary"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -178,11 +179,7 @@ func setInterned(p *string, _ string, value []byte) error {
 		*p = string(value)
 		return nil
 	}
-	hash := uint32(2166136261)
-	for _, c := range value {
-		hash = (hash ^ uint32(c)) * 16777619
-	}
-	slot := &interned[(hash^hash>>16)%uint32(len(interned))]
+	slot := &interned[slotOf(value)]
 	if known := slot.Load(); known != nil && *known == string(value) {
 		*p = *known
 		return nil
@@ -191,6 +188,20 @@ func setInterned(p *string, _ string, value []byte) error {
 	slot.Store(&text)
 	*p = text
 	return nil
+}
+
+// slotOf is a hash of the ends of a text and its length: names differ there, and most have no more.
+func slotOf(text []byte) uint64 {
+	h := uint64(len(text)) * 0x9E3779B97F4A7C15
+	if n := len(text); n >= 8 {
+		h = (h ^ binary.LittleEndian.Uint64(text)) * 0xFF51AFD7ED558CCD
+		h = (h ^ h>>32 ^ binary.LittleEndian.Uint64(text[n-8:])) * 0xC4CEB9FE1A85EC53
+	} else {
+		for _, c := range text {
+			h = (h ^ uint64(c)) * 0xFF51AFD7ED558CCD
+		}
+	}
+	return h >> 52 // 12 bits: 4096 slots
 }
 
 func setInt64(p *int64, name string, value []byte) error {
