@@ -85,9 +85,9 @@ func (b *bounds) OnTraffic(c gnet.Conn) gnet.Action {
 		fmt.Fprintln(os.Stderr, err)
 		return gnet.Close
 	}
-	c.Discard(used)
+	_, _ = c.Discard(used)
 	if len(one.out) > 0 {
-		c.Write(one.out)
+		_, _ = c.Write(one.out) // if it fails gnet closes the connection
 	}
 	return gnet.None
 }

@@ -67,6 +67,15 @@ func (w *wire) buffered() ([]byte, error) {
 	return have[:size], nil
 }
 
+// within sets when the connection's reads and writes fail; 0 is never. On a connection that is closed they fail anyway.
+func (w *wire) within(limit time.Duration) {
+	at := time.Time{}
+	if limit > 0 {
+		at = time.Now().Add(limit)
+	}
+	_ = w.SetDeadline(at)
+}
+
 // room makes sure that a frame of that size fits in behind start.
 func (w *wire) room(size int) {
 	if w.start+size <= len(w.in) {
@@ -115,8 +124,8 @@ func (w *wire) next() (answer, error) {
 
 // call sends a request and waits for its answer; there must be no other in flight.
 func (w *wire) call(code protocol.RequestCode, h protocol.Header, body []byte) (answer, error) {
-	w.SetDeadline(time.Now().Add(ioTimeout))
-	defer w.SetDeadline(time.Time{})
+	w.within(ioTimeout)
+	defer w.within(0)
 	w.opaque++
 	if _, err := w.Write(protocol.AppendRequest(nil, protocol.JSON, code, w.opaque, false, h, nil, body)); err != nil {
 		return answer{}, err
@@ -157,12 +166,14 @@ func queueEnd(w *wire, topic string, queue int32) (int64, error) {
 	return n, nil
 }
 
+// pullCount is how many messages a pull asks for: as many as a stock client does.
+const pullCount = 32
+
 // pullRequest is a pull of a consumer that brings its own subscription.
-func pullRequest(dst []byte, codec protocol.Codec, opaque int32, group, topic string, queue int32, from int64, count int32,
-	suspend time.Duration,
+func pullRequest(dst []byte, codec protocol.Codec, opaque int32, group, topic string, queue int32, from int64, suspend time.Duration,
 ) []byte {
 	h := &protocol.PullMessageRequest{
-		ConsumerGroup: group, Topic: topic, QueueID: queue, QueueOffset: from, MaxMsgNums: count, SysFlag: 4,
+		ConsumerGroup: group, Topic: topic, QueueID: queue, QueueOffset: from, MaxMsgNums: pullCount, SysFlag: 4,
 		SuspendTimeoutMillis: suspend.Milliseconds(), Subscription: "*", ExpressionType: "TAG",
 	}
 	if suspend > 0 {

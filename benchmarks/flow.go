@@ -39,8 +39,8 @@ func (r *receiver) run(want *atomic.Int64) error {
 		if n := want.Load(); n >= 0 && r.tally.count >= n {
 			return nil
 		}
-		out = pullRequest(out[:0], r.codec, opaque, "benchmark_consumer", r.topic, r.queue, r.from, 32, time.Second)
-		r.wire.SetDeadline(time.Now().Add(ioTimeout))
+		out = pullRequest(out[:0], r.codec, opaque, "benchmark_consumer", r.topic, r.queue, r.from, time.Second)
+		r.wire.within(ioTimeout)
 		if _, err := r.wire.Write(out); err != nil {
 			return err
 		}
@@ -139,7 +139,7 @@ func (l *flowLoad) run(addr, topic string, last time.Duration) (*outcome, error)
 		each := int64(l.rate) * int64(last) / int64(time.Second) / int64(l.conns)
 		for i, s := range senders {
 			wants[i].Store(each)
-			sending[i].SetDeadline(time.Now().Add(last + ioTimeout))
+			sending[i].within(last + ioTimeout)
 			out.Go(func() error { return answers(s, each) })
 		}
 		err = l.paced(senders, each)

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"math/bits"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -170,8 +169,8 @@ func readQueue(addr, topic string, queue int32) (*tally, error) {
 	var out []byte
 	for from := int64(0); from < end; {
 		w.opaque++
-		w.SetDeadline(time.Now().Add(ioTimeout))
-		out = pullRequest(out[:0], protocol.JSON, w.opaque, "benchmark_verifier", topic, queue, from, 32, 0)
+		w.within(ioTimeout)
+		out = pullRequest(out[:0], protocol.JSON, w.opaque, "benchmark_verifier", topic, queue, from, 0)
 		if _, err := w.Write(out); err != nil {
 			return nil, err
 		}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -148,14 +147,14 @@ func freePort() (int, error) {
 	return 0, errors.New("no free ports")
 }
 
-// runTool runs a command to its end and returns what it printed.
-func runTool(ctx context.Context, dir string, command ...string) (string, error) {
+// runTool runs a command to its end; what it printed is in the error when it fails.
+func runTool(ctx context.Context, dir string, command ...string) error {
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Dir = dir
 	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, io.Writer(&out)
+	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("%s: %w\n%s", strings.Join(command, " "), err, out.String())
+		return fmt.Errorf("%s: %w\n%s", strings.Join(command, " "), err, out.String())
 	}
-	return out.String(), nil
+	return nil
 }

@@ -65,8 +65,8 @@ func (l *catchUp) read(w *wire, topic string, queue int32, stop *atomic.Bool) (c
 	var out []byte
 	from, round := int64(0), int64(0)
 	for opaque := int32(firstOpaque); !stop.Load(); opaque++ {
-		out = pullRequest(out[:0], l.codec, opaque, "benchmark_consumer", topic, queue, from, 32, 0)
-		w.SetDeadline(time.Now().Add(ioTimeout))
+		out = pullRequest(out[:0], l.codec, opaque, "benchmark_consumer", topic, queue, from, 0)
+		w.within(ioTimeout)
 		if _, err := w.Write(out); err != nil {
 			return count, f, err
 		}
@@ -217,7 +217,7 @@ type holder struct {
 
 func (h *holder) request(dst []byte, i int) []byte {
 	p := &h.pulls[i]
-	return pullRequest(dst, protocol.JSON, firstOpaque+int32(i), p.group, h.topic, p.queue, p.from, 32, 30*time.Second)
+	return pullRequest(dst, protocol.JSON, firstOpaque+int32(i), p.group, h.topic, p.queue, p.from, 30*time.Second)
 }
 
 // park lines all pulls up behind what the queues hold.

@@ -94,12 +94,12 @@ func (c *check) reached() bool {
 }
 
 // checks compares a case with what it is to reach.
-func (res *result) checks(g goal) []check {
-	ours := res.of(ratchet)
+func (r *result) checks(g goal) []check {
+	ours := r.of(ratchet)
 	best := func(of func(*round) float64, larger bool) float64 {
 		best := 0.0
 		for _, name := range []string{java540, java497} {
-			if m := res.of(name).spread(of).median; m > 0 && (best == 0 || m > best == larger) {
+			if m := r.of(name).spread(of).median; m > 0 && (best == 0 || m > best == larger) {
 				best = m
 			}
 		}
@@ -109,7 +109,7 @@ func (res *result) checks(g goal) []check {
 	p99 := func(o *round) float64 { return o.P99 }
 	all := []check{
 		{what: "CPU × better Java", goal: g.cpuJava, ratio: ours.spread((*round).perMillion).median / best((*round).perMillion, false)},
-		{what: "CPU × gnet+append", goal: g.cpuBound, ratio: ours.spread((*round).perMillion).median / res.of(gnetAppends).spread((*round).perMillion).median},
+		{what: "CPU × gnet+append", goal: g.cpuBound, ratio: ours.spread((*round).perMillion).median / r.of(gnetAppends).spread((*round).perMillion).median},
 		{what: "throughput × better Java", goal: g.throughput, atLeast: true, ratio: ours.spread((*round).rate).median / best((*round).rate, true)},
 		{what: "p50 × better Java", goal: g.p50, ratio: ours.spread(p50).median / best(p50, false)},
 		{what: "p99 × better Java", goal: g.p99, ratio: ours.spread(p99).median / best(p99, false)},

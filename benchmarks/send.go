@@ -120,9 +120,9 @@ func (s *sender) run(stop *atomic.Bool) error {
 		if err := s.write(); err != nil {
 			return err
 		}
-		if time.Until(deadline) < ioTimeout/2 {
+		if time.Until(deadline) < ioTimeout/2 { // not for each read: it has a price
 			deadline = time.Now().Add(ioTimeout)
-			s.wire.SetDeadline(deadline)
+			s.wire.within(ioTimeout)
 		}
 		if err := s.wire.more(); err != nil {
 			return fmt.Errorf("%d requests are not answered: %w", s.flying, err)

@@ -65,7 +65,7 @@ func newStand(ctx context.Context, dir, binary string) (*stand, error) {
 	s := &stand{dir: dir, root: root, binary: binary}
 	if binary == "" {
 		s.binary = filepath.Join(dir, "ratchet")
-		if _, err := runTool(ctx, root, "go", "build", "-o", s.binary, "./cmd/ratchet"); err != nil {
+		if err := runTool(ctx, root, "go", "build", "-o", s.binary, "./cmd/ratchet"); err != nil {
 			return nil, err
 		}
 	}
@@ -222,6 +222,5 @@ func (s *stand) jars(ctx context.Context, project, version string, goals ...stri
 		return lib, nil
 	}
 	command := append([]string{"mvn", "-q", "-B", "-Drocketmq.version=" + version}, goals...)
-	_, err := runTool(ctx, dir, command...)
-	return lib, err
+	return lib, runTool(ctx, dir, command...)
 }
