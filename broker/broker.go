@@ -127,7 +127,7 @@ func (b *Broker) build(c Config) error {
 		return err
 	}
 	b.processor = processor.New(processor.Config{
-		Store: b.store, Index: b.index, Delay: levels,
+		Store: b.store, Index: b.index, Delay: levels, Scheduler: b.delay,
 		Topics: b.topics, Groups: b.groups, Offsets: b.offsets,
 		Clients: state.NewClients(state.ClientOptions{}), Locks: state.NewLocks(state.LockOptions{}),
 		Settings: b.settings, StoreHost: storeHost, Memory: memory, SaveSetting: saver(c), Logger: b.log,

@@ -2,12 +2,14 @@
 //
 // Kept: shapes, INVALID_PARAMETER for a bad or reserved name, no change when the topic is already like that.
 // Changed: a deleted topic takes its queues and its consumers' offsets along at once, and name servers hear of it at
-// once.
+// once. The table of topics is given in pages to whoever asks for pages; 5.x does so only with enableSplitMetadata.
 
 package processor
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/ratchetmq/ratchet/protocol"
@@ -60,23 +62,60 @@ func (p *Processor) deleteTopic(_ context.Context, r *remoting.Request) (protoco
 	if _, err := p.topics.Delete(h.Topic); err != nil {
 		return protocol.Reply{}, err
 	}
-	if err := p.store.DeleteTopic(h.Topic); err != nil {
-		return protocol.Reply{}, err
-	}
-	if err := p.offsets.RemoveTopic(h.Topic); err != nil {
+	if err := p.DropTopic(h.Topic); err != nil {
 		return protocol.Reply{}, err
 	}
 	p.log.Info("topic deleted", "topic", h.Topic, "client", r.Conn.RemoteAddr())
 	return protocol.Reply{}, nil
 }
 
-func (p *Processor) allTopics(context.Context, *remoting.Request) (protocol.Reply, error) {
+// DropTopic removes what a deleted topic leaves behind: its queues, and how far groups have come in them.
+func (p *Processor) DropTopic(topic string) error {
+	if err := p.store.DeleteTopic(topic); err != nil {
+		return err
+	}
+	return p.offsets.RemoveTopic(topic)
+}
+
+func (p *Processor) allTopics(_ context.Context, r *remoting.Request) (protocol.Reply, error) {
+	var h protocol.GetAllTopicConfigRequest
+	if err := r.ReadHeader(&h); err != nil {
+		return protocol.Reply{}, err
+	}
 	topics, version := p.topics.Snapshot()
+	if has(r, version.Mark()) {
+		return unchanged(version.Mark()), nil
+	}
 	body, err := protocol.Marshal(struct {
 		DataVersion      protocol.DataVersion             `json:"dataVersion"`
 		TopicConfigTable map[string]*protocol.TopicConfig `json:"topicConfigTable"`
-	}{version, topics})
-	return protocol.Reply{Body: body}, err
+	}{version, page(topics, version, h.DataVersion, h.TopicSeq, h.MaxTopicNum)})
+	return protocol.Reply{
+		Header: &protocol.GetAllTopicConfigResponse{TotalTopicNum: protocol.Some(int32(len(topics)))},
+		Extra:  marked(version.Mark()), Body: body,
+	}, err
+}
+
+// page is the part of a table that was asked for: at most limit entries from seq on, in the order of their names, or all
+// without a seq. Whoever has read pages of another version begins anew.
+func page[V any](table map[string]*V, version protocol.DataVersion, has string, seq protocol.Opt[int32], limit int32) map[string]*V {
+	if !seq.Set {
+		return table
+	}
+	from := 0
+	var read protocol.DataVersion
+	if has != "" && protocol.Unmarshal([]byte(has), &read) == nil && read == version {
+		from = min(max(int(seq.Value), 0), len(table))
+	}
+	names := slices.Sorted(maps.Keys(table))[from:]
+	if limit > 0 {
+		names = names[:min(int(limit), len(names))]
+	}
+	part := make(map[string]*V, len(names))
+	for _, name := range names {
+		part[name] = table[name]
+	}
+	return part
 }
 
 func (p *Processor) getTopic(_ context.Context, r *remoting.Request) (protocol.Reply, error) {

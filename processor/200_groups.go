@@ -41,14 +41,24 @@ func (p *Processor) deleteGroup(_ context.Context, r *remoting.Request) (protoco
 	return protocol.Reply{}, nil
 }
 
-func (p *Processor) allGroups(context.Context, *remoting.Request) (protocol.Reply, error) {
+func (p *Processor) allGroups(_ context.Context, r *remoting.Request) (protocol.Reply, error) {
+	var h protocol.GetAllSubscriptionGroupConfigRequest
+	if err := r.ReadHeader(&h); err != nil {
+		return protocol.Reply{}, err
+	}
 	groups, version := p.groups.Snapshot()
+	if has(r, version.Mark()) {
+		return unchanged(version.Mark()), nil
+	}
 	body, err := protocol.Marshal(struct {
 		DataVersion            protocol.DataVersion                         `json:"dataVersion"`
 		ForbiddenTable         map[string]map[string]int32                  `json:"forbiddenTable"`
 		SubscriptionGroupTable map[string]*protocol.SubscriptionGroupConfig `json:"subscriptionGroupTable"`
-	}{version, p.groups.Forbidden(), groups})
-	return protocol.Reply{Body: body}, err
+	}{version, p.groups.Forbidden(), page(groups, version, h.DataVersion, h.GroupSeq, h.MaxGroupNum)})
+	return protocol.Reply{
+		Header: &protocol.GetAllSubscriptionGroupConfigResponse{TotalGroupNum: protocol.Some(int32(len(groups)))},
+		Extra:  marked(version.Mark()), Body: body,
+	}, err
 }
 
 func (p *Processor) getGroup(_ context.Context, r *remoting.Request) (protocol.Reply, error) {

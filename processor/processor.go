@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ratchetmq/ratchet/delay"
+	"github.com/ratchetmq/ratchet/ha"
 	"github.com/ratchetmq/ratchet/internal/config"
 	"github.com/ratchetmq/ratchet/internal/state"
 	"github.com/ratchetmq/ratchet/message"
@@ -27,12 +28,15 @@ type Config struct {
 	Store     *store.Store
 	Index     *index.Index
 	Delay     delay.Levels
+	Scheduler *delay.Scheduler
 	Topics    *state.Topics
 	Groups    *state.Groups
 	Offsets   *state.Offsets
 	Clients   *state.Clients
 	Locks     *state.Locks
 	Settings  *config.Live[config.Broker]
+	Replicas  *ha.Replicas
+	Group     Group
 	StoreHost netip.AddrPort // what message ids name: the advertised address
 	Memory    int64          // of this machine, bytes; decides what counts as a young queue
 	// SaveSetting writes a changed setting to the file that the broker was started with; nil when there was none.
@@ -42,23 +46,23 @@ type Config struct {
 
 // Processor serves a broker's requests. All methods may be called from any goroutine.
 type Processor struct {
-	store   *store.Store
-	index   *index.Index
-	delay   delay.Levels
-	topics  *state.Topics
-	groups  *state.Groups
-	offsets *state.Offsets
-	clients *state.Clients
-	locks   *state.Locks
-	live    *config.Live[config.Broker]
-	log     *slog.Logger
+	store     *store.Store
+	index     *index.Index
+	delay     delay.Levels
+	scheduler *delay.Scheduler
+	topics    *state.Topics
+	groups    *state.Groups
+	offsets   *state.Offsets
+	clients   *state.Clients
+	locks     *state.Locks
+	live      *config.Live[config.Broker]
+	log       *slog.Logger
 
 	brokerName  string
 	saveSetting func(key, value string) error
 	storeHost   netip.AddrPort
 	memory      int64
 	syncFlush   bool
-	syncMaster  bool
 	sendMarks   []byte        // properties that every sent message gets
 	sendExtra   []protocol.KV // fields that every answer to a send has
 	uniqueIDs   *message.UniqueIDs
@@ -74,19 +78,20 @@ func New(c Config) *Processor {
 		logger = slog.Default()
 	}
 	p := &Processor{
-		store: c.Store, index: c.Index, delay: c.Delay,
+		store: c.Store, index: c.Index, delay: c.Delay, scheduler: c.Scheduler,
 		topics: c.Topics, groups: c.Groups, offsets: c.Offsets, clients: c.Clients, locks: c.Locks,
 		live:        c.Settings,
+		slaves:      c.Replicas,
+		peers:       c.Group,
 		log:         logger.With("component", "processor"),
 		brokerName:  settings.Name,
 		saveSetting: c.SaveSetting,
 		storeHost:   c.StoreHost,
 		memory:      c.Memory,
 		syncFlush:   settings.Flush == config.SyncFlush,
-		syncMaster:  settings.Role == config.SyncMaster,
 		uniqueIDs:   message.NewUniqueIDs(c.StoreHost.Addr(), uint32(time.Now().UnixNano()), time.Now),
 		holds:       newHolds(),
-		safe:        newSafety(c.Store, settings.SyncFlushWait),
+		safe:        newSafety(c.Store, c.Replicas, settings.SyncFlushWait),
 	}
 	trace := "false"
 	if settings.TraceOn {
@@ -150,6 +155,9 @@ func (p *Processor) Serve(ctx context.Context, r *remoting.Request) {
 				Code:   protocol.RequestCodeNotSupported,
 				Remark: fmt.Sprintf(" request type %d not supported", r.Code), // the space is RocketMQ's
 			}, nil
+		}
+		if err := p.allows(route.need); err != nil {
+			return protocol.Reply{}, err
 		}
 		return route.handle(p, ctx, r)
 	})

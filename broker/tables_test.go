@@ -1,0 +1,149 @@
+package broker_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ratchetmq/ratchet/protocol"
+	"github.com/ratchetmq/ratchet/remoting"
+)
+
+// table asks for a whole table as a replica of ours does, which has the state with that mark.
+func (p *peer) table(code protocol.RequestCode, h protocol.Header, has string) (*remoting.Response, string) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	extra := []protocol.KV{{Key: protocol.FieldUnless, Value: has}}
+	resp, err := p.client.Call(ctx, p.broker.Addr, code, h, extra, nil)
+	require.NoError(p.t, err)
+	require.Equal(p.t, protocol.Success, protocol.ResponseCode(resp.Code), resp.Remark)
+	mark, ok := resp.Fields.Get(protocol.FieldMark)
+	require.True(p.t, ok)
+	return resp, mark
+}
+
+// A replica that has a table is told so, and given it when it has changed.
+func TestTablesAreGivenWhenTheyHaveChanged(t *testing.T) {
+	p := newPeer(t)
+	p.createTopic("T", 4)
+	group := protocol.NewSubscriptionGroupConfig("G")
+	body, err := protocol.Marshal(group)
+	require.NoError(t, err)
+	p.must(protocol.UpdateAndCreateSubscriptionGroup, nil, body)
+	p.sendMany("T", 0, 3)
+	commit := func(to int64) {
+		t.Helper()
+		p.must(protocol.UpdateConsumerOffset, &protocol.UpdateConsumerOffsetRequest{
+			ConsumerGroup: "G", Topic: "T", QueueID: 0, CommitOffset: to,
+		}, nil)
+	}
+	commit(1)
+	for code, change := range map[protocol.RequestCode]func(){
+		protocol.GetAllTopicConfig: func() { p.createTopic("U", 4) },
+		protocol.GetAllSubscriptionGroupConfig: func() {
+			p.must(protocol.DeleteSubscriptionGroup, &protocol.DeleteSubscriptionGroupRequest{GroupName: "G"}, nil)
+		},
+		protocol.GetAllConsumerOffset: func() { commit(2) },
+	} {
+		resp, mark := p.table(code, nil, "")
+		require.NotEmpty(t, resp.Body)
+		resp, again := p.table(code, nil, mark)
+		require.Equal(t, mark, again)
+		require.Empty(t, resp.Body, "%s", code)
+		said, _ := resp.Fields.Get(protocol.FieldUnchanged)
+		require.Equal(t, "true", said)
+		change()
+		resp, after := p.table(code, nil, mark)
+		require.NotEqual(t, mark, after, "%s", code)
+		require.NotEmpty(t, resp.Body)
+	}
+}
+
+// A slave of 5.4 asks for pages, and begins anew when the table changes on the way.
+func TestTopicsInPages(t *testing.T) {
+	p := newPeer(t)
+	for i := range 5 {
+		p.createTopic(fmt.Sprintf("Page%d", i), 1)
+	}
+	ask := func(seq protocol.Opt[int32], limit int32, version string) (protocol.TopicConfigSerializeWrapper, int) {
+		t.Helper()
+		resp := p.must(protocol.GetAllTopicConfig, &protocol.GetAllTopicConfigRequest{TopicSeq: seq, MaxTopicNum: limit, DataVersion: version}, nil)
+		var h protocol.GetAllTopicConfigResponse
+		require.NoError(t, resp.ReadHeader(&h))
+		var w protocol.TopicConfigSerializeWrapper
+		require.NoError(t, protocol.Unmarshal(resp.Body, &w))
+		return w, int(h.TotalTopicNum.Value)
+	}
+	all, total := ask(protocol.Opt[int32]{}, 0, "")
+	require.Len(t, all.TopicConfigTable, total)
+	read := map[string]protocol.TopicConfig{}
+	version := ""
+	pages := 0
+	for len(read) < total {
+		part, n := ask(protocol.Some(int32(len(read))), 4, version)
+		require.Equal(t, total, n)
+		require.LessOrEqual(t, len(part.TopicConfigTable), 4)
+		for name, c := range part.TopicConfigTable {
+			require.NotContains(t, read, name)
+			read[name] = c
+		}
+		text, err := protocol.Marshal(part.DataVersion)
+		require.NoError(t, err)
+		version = string(text)
+		pages++
+	}
+	require.Equal(t, all.TopicConfigTable, read)
+	require.Equal(t, (total+3)/4, pages)
+	beyond, _ := ask(protocol.Some(int32(1000)), 4, version)
+	require.Empty(t, beyond.TopicConfigTable)
+
+	p.createTopic("Aaa", 1)
+	first, _ := ask(protocol.Some(int32(4)), 1, version)
+	require.Contains(t, first.TopicConfigTable, "Aaa", "the table is another: the first page comes")
+	groups := p.must(protocol.GetAllSubscriptionGroupConfig, &protocol.GetAllSubscriptionGroupConfigRequest{
+		GroupSeq: protocol.Some(int32(0)), MaxGroupNum: 3,
+	}, nil)
+	var w protocol.SubscriptionGroupWrapper
+	require.NoError(t, protocol.Unmarshal(groups.Body, &w))
+	require.Len(t, w.SubscriptionGroupTable, 3)
+	var h protocol.GetAllSubscriptionGroupConfigResponse
+	require.NoError(t, groups.ReadHeader(&h))
+	require.Greater(t, h.TotalGroupNum.Value, int32(3))
+}
+
+func TestAllConsumerAndDelayOffsets(t *testing.T) {
+	p := newPeer(t, "messageDelayLevel=1s 1h")
+	p.createTopic("T", 1)
+	p.must(protocol.UpdateAndCreateSubscriptionGroup, nil, []byte(`{"groupName":"G"}`))
+	p.sendMany("T", 0, 5)
+	p.must(protocol.UpdateConsumerOffset, &protocol.UpdateConsumerOffsetRequest{ConsumerGroup: "G", Topic: "T", CommitOffset: 4}, nil)
+	offsets := func() (table protocol.ConsumerOffsetTable) {
+		t.Helper()
+		require.NoError(t, protocol.Unmarshal(p.must(protocol.GetAllConsumerOffset, nil, nil).Body, &table))
+		return table
+	}
+	table := offsets()
+	require.Equal(t, map[string]map[int32]int64{"T@G": {0: 4}}, table.OffsetTable)
+	require.NotNil(t, table.DataVersion)
+	require.Nil(t, table.Ratchet)
+	p.must(protocol.InvokeBrokerToResetOffset, &protocol.ResetOffsetRequest{
+		Group: "G", Topic: "T", Timestamp: 0, IsForce: true, QueueID: protocol.Some(int32(0)), Offset: protocol.Some(int64(2)),
+	}, nil)
+	table = offsets()
+	require.Equal(t, map[string]map[int32]int64{"T@G": {0: 2}}, table.OffsetTable)
+	require.Len(t, table.Ratchet.Resets, 1)
+	reset := table.Ratchet.Resets[0]
+	require.InDelta(t, time.Now().UnixMilli(), reset.Epoch, 60_000)
+	require.Equal(t, protocol.OffsetReset{Epoch: reset.Epoch, Key: "T@G", Pending: true, Queue: 0}, reset)
+
+	p.send("T", 0, "late", "DELAY", "1")
+	require.Eventually(t, func() bool {
+		var delays protocol.DelayOffsetTable
+		require.NoError(t, protocol.Unmarshal(p.must(protocol.GetAllDelayOffset, nil, nil).Body, &delays))
+		return delays.OffsetTable[1] == 1
+	}, waitLimit, waitStep)
+}
