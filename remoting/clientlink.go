@@ -141,6 +141,12 @@ func (k *clientLink) resume() bool {
 	return !k.finished()
 }
 
+// reply queues like send: the writing goroutine is never far.
+func (k *clientLink) reply(b *buffer, body []byte, _ bool) error {
+	b.B = append(b.B, body...)
+	return k.send(b)
+}
+
 func (k *clientLink) send(b *buffer) error {
 	n := len(b.B)
 	k.mu.Lock()

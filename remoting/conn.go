@@ -43,6 +43,9 @@ type Conn struct {
 type link interface {
 	// send takes over b. It does not block.
 	send(b *buffer) error
+	// reply is send for b and a body behind it, which is borrowed. With direct the calling goroutine writes to the socket
+	// what can be written at once.
+	reply(b *buffer, body []byte, direct bool) error
 	// close ends the connection, after what was sent so far was tried to be written.
 	close()
 	// resume is called when a lane has room again for the one-way request that the link could not push. It does not

@@ -3,6 +3,7 @@ package remoting
 import (
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,6 +21,8 @@ type LaneConfig struct {
 	// once; a one-way request, which can't be told, stops the reading of its connection until there is room. 0 means
 	// DefaultQueue.
 	Queue int
+	// Group hands requests of one connection that wait together to the handler at once, up to 16, if it is a GroupHandler.
+	Group bool
 	// MaxWait, if not 0: a request that waited longer is answered SYSTEM_BUSY instead of being handled. One-way
 	// requests are handled however late.
 	MaxWait time.Duration
@@ -28,7 +31,8 @@ type LaneConfig struct {
 // DefaultQueue is the number of requests that may wait in a lane whose configuration does not say.
 const DefaultQueue = 10000
 
-// turn is how many requests of one connection a worker handles before others of the lane get theirs.
+// turn is how many requests of one connection a worker handles before others of the lane get theirs. It is also the size
+// of the largest group.
 const turn = 16
 
 // strand is the line of one connection's requests in one lane. They are handled in their order, one at a time: a strand
@@ -48,6 +52,7 @@ type lane struct {
 	cfg   LaneConfig
 	index int // in Conn.strands
 	e     *endpoint
+	group GroupHandler // nil: requests are handled one by one
 
 	mu         sync.Mutex
 	more       sync.Cond // for workers: a strand is ready, or the lane is closed
@@ -66,6 +71,9 @@ func newLane(cfg LaneConfig, index int, e *endpoint) *lane {
 		cfg.Queue = DefaultQueue
 	}
 	l := &lane{cfg: cfg, index: index, e: e}
+	if cfg.Group {
+		l.group, _ = e.handler.(GroupHandler)
+	}
 	l.more.L = &l.mu
 	return l
 }
@@ -142,18 +150,24 @@ func (l *lane) enqueue(s *strand) {
 
 // work is one worker. It returns when the lane is closed.
 func (l *lane) work() {
+	limit := 1 // of requests that are taken at once
+	if l.group != nil {
+		limit = turn
+	}
+	taken := make([]*Request, 0, limit)
 	for {
 		s := l.acquire()
 		if s == nil {
 			return
 		}
-		for n := 0; ; n++ {
-			r := l.pop(s, n == turn)
-			if r == nil {
+		for n := 0; ; n += len(taken) {
+			taken = l.pop(s, taken[:0], limit, n >= turn)
+			if len(taken) == 0 {
 				break
 			}
-			l.runQueued(r)
+			l.runQueued(taken)
 		}
+		clear(taken[:limit]) // a worker that waits keeps nothing alive
 	}
 }
 
@@ -175,15 +189,15 @@ func (l *lane) acquire() *strand {
 	return s
 }
 
-// pop takes the next request of s, which the worker has. nil: the worker has lost s, since it is empty, parked, or, with
-// yield, others wait.
-func (l *lane) pop(s *strand, yield bool) *Request {
+// pop takes the next requests of s, at most limit, which the worker has, and adds them to taken. None: the worker has lost
+// s, since it is empty, parked, or, with yield, others wait.
+func (l *lane) pop(s *strand, taken []*Request, limit int, yield bool) []*Request {
 	l.mu.Lock()
 	switch {
 	case s.n == 0 || l.closed:
 		s.busy = false
 		l.mu.Unlock()
-		return nil
+		return taken
 	case s.conn.choked.Load() && !s.conn.Closed():
 		// Its requests leave the lane's count: a peer that does not read must not use up the room of those that do.
 		s.busy, s.parked = false, true
@@ -192,23 +206,25 @@ func (l *lane) pop(s *strand, yield bool) *Request {
 		room := l.admit()
 		l.mu.Unlock()
 		l.resume(room)
-		return nil
+		return taken
 	case yield:
 		l.enqueue(s)
 		l.mu.Unlock()
-		return nil
+		return taken
 	}
-	r := s.head
-	s.head, r.next = r.next, nil
+	for r := s.head; r != nil && len(taken) < limit; r = s.head {
+		s.head, r.next = r.next, nil
+		taken = append(taken, r)
+	}
 	if s.head == nil {
 		s.tail = nil
 	}
-	s.n--
-	l.waiting--
+	s.n -= len(taken)
+	l.waiting -= len(taken)
 	room := l.admit()
 	l.mu.Unlock()
 	l.resume(room)
-	return r
+	return taken
 }
 
 // admit takes as many stalled connections as there is room for now. mu is held.
@@ -279,18 +295,30 @@ func (l *lane) discard(s *strand) {
 	}
 }
 
-// runQueued runs a request that has waited.
-func (l *lane) runQueued(r *Request) {
-	if l.cfg.MaxWait > 0 && !r.IsOneway() {
-		if waited := time.Since(r.Received); waited > l.cfg.MaxWait {
-			l.expired.Add(1)
-			l.busy(r, fmt.Sprintf("request waited %d ms in lane %s, the limit is %d ms; it was not handled",
-				waited.Milliseconds(), l.cfg.Name, l.cfg.MaxWait.Milliseconds()))
-			l.e.finish(r)
-			return
-		}
+// runQueued runs requests that have waited, less those that waited too long.
+func (l *lane) runQueued(taken []*Request) {
+	if l.cfg.MaxWait > 0 {
+		taken = slices.DeleteFunc(taken, l.overdue)
 	}
-	l.run(r)
+	switch {
+	case len(taken) > 1:
+		l.runGroup(taken)
+	case len(taken) == 1:
+		l.run(taken[0])
+	}
+}
+
+// overdue says whether r has waited too long, and answers it then.
+func (l *lane) overdue(r *Request) bool {
+	waited := time.Since(r.Received)
+	if r.IsOneway() || waited <= l.cfg.MaxWait {
+		return false
+	}
+	l.expired.Add(1)
+	l.busy(r, fmt.Sprintf("request waited %d ms in lane %s, the limit is %d ms; it was not handled",
+		waited.Milliseconds(), l.cfg.Name, l.cfg.MaxWait.Milliseconds()))
+	l.e.finish(r)
+	return true
 }
 
 func (l *lane) busy(r *Request, text string) {
@@ -309,6 +337,24 @@ func (l *lane) run(r *Request) {
 		l.e.finish(r)
 	}()
 	l.e.handler.Serve(l.e.ctx, r)
+}
+
+// runGroup gives requests to the handler together, and survives its panics: who has no answer then gets one that says
+// so. That may be one that was handed on, which can't be told from here.
+func (l *lane) runGroup(group []*Request) {
+	l.running.Add(1)
+	l.handled.Add(uint64(len(group)))
+	defer func() {
+		p := recover()
+		l.running.Add(-1)
+		for _, r := range group {
+			if p != nil {
+				l.panicked(r, p)
+			}
+			l.e.finish(r)
+		}
+	}()
+	l.group.ServeGroup(l.e.ctx, group)
 }
 
 // panicked answers for a handler that can't. The frame does not go back into the pool: the handler may have given it to

@@ -258,9 +258,10 @@ type fakeLink struct {
 	gone    bool
 }
 
-func (f *fakeLink) send(b *buffer) error { b.release(); return nil }
-func (f *fakeLink) close()               {}
-func (f *fakeLink) resume() bool         { f.resumed++; return !f.gone }
+func (f *fakeLink) send(b *buffer) error                    { b.release(); return nil }
+func (f *fakeLink) reply(b *buffer, _ []byte, _ bool) error { return f.send(b) }
+func (f *fakeLink) close()                                  {}
+func (f *fakeLink) resume() bool                            { f.resumed++; return !f.gone }
 
 // stalledLane is a lane with room for one, taken by a first connection, and two connections that wait for it.
 func stalledLane(t *testing.T) (l *lane, a *Conn, links [2]*fakeLink) {
@@ -284,13 +285,13 @@ func stalledLane(t *testing.T) (l *lane, a *Conn, links [2]*fakeLink) {
 func TestRoomOfferedToAConnectionThatIsGoneIsOfferedToTheNext(t *testing.T) {
 	l, _, links := stalledLane(t)
 	links[0].gone = true
-	require.NotNil(t, l.pop(l.acquire(), false))
+	require.Len(t, l.pop(l.acquire(), nil, 1, false), 1)
 	require.Equal(t, 1, links[1].resumed)
 }
 
 func TestRoomThatIsNotUsedIsPassedOn(t *testing.T) {
 	l, a, links := stalledLane(t)
-	require.NotNil(t, l.pop(l.acquire(), false))
+	require.Len(t, l.pop(l.acquire(), nil, 1, false), 1)
 	require.Equal(t, 1, links[0].resumed)
 	require.Zero(t, links[1].resumed)
 	a.strand(l).parked = true // its request will wait elsewhere

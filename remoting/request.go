@@ -18,6 +18,14 @@ type Handler interface {
 	Serve(ctx context.Context, r *Request)
 }
 
+// GroupHandler is a Handler that can do better with several requests than with one after the other.
+type GroupHandler interface {
+	Handler
+	// ServeGroup is Serve for requests of one connection that waited together in a lane with Group set: in their order,
+	// and more than one.
+	ServeGroup(ctx context.Context, group []*Request)
+}
+
 // HandlerFunc makes a function a Handler.
 type HandlerFunc func(ctx context.Context, r *Request)
 
@@ -42,38 +50,89 @@ type Request struct {
 }
 
 // Reply answers the request, in the codec it came in. It may be called from any goroutine, once; later calls do nothing
-// but count. rep.Body is copied before Reply returns, so it may borrow from the request. For one-way requests, and when
-// the connection is gone, nothing is sent. Fields and Body of the request are dead afterwards.
-func (r *Request) Reply(rep protocol.Reply) {
-	if !r.replied.CompareAndSwap(false, true) {
-		r.e.duplicates.Add(1)
+// but count. rep.Body is copied or written before Reply returns, so it may borrow from the request. For one-way requests,
+// and when the connection is gone, nothing is sent. Fields and Body of the request are dead afterwards.
+//
+// When nothing else waits to be sent the calling goroutine writes to the socket, as much as it takes at once: handing a
+// reply to the event loop costs more than that.
+func (r *Request) Reply(rep protocol.Reply) { r.reply(&rep, r.lane.cfg.Workers > 0) }
+
+// ReplyLater is Reply for callers with many others to answer: the event loop writes.
+func (r *Request) ReplyLater(rep protocol.Reply) { r.reply(&rep, false) }
+
+func (r *Request) reply(rep *protocol.Reply, direct bool) {
+	if !r.settle() {
 		return
 	}
+	if r.answerable() {
+		b := getBuffer(replyRoom + len(rep.Remark))
+		body := r.appendReply(b, rep)
+		_ = r.Conn.link.reply(b, body, direct) // fails only if the connection is gone, and the reply with it
+	}
+	r.settled()
+}
+
+// settle claims the right to answer, which there is once.
+func (r *Request) settle() bool {
+	if !r.replied.CompareAndSwap(false, true) {
+		r.e.duplicates.Add(1)
+		return false
+	}
+	return true
+}
+
+// answerable says whether somebody waits for the answer.
+func (r *Request) answerable() bool { return !r.IsOneway() && !r.Conn.Closed() }
+
+// settled ends what began with settle.
+func (r *Request) settled() {
 	if !r.IsOneway() {
-		if !r.Conn.Closed() {
-			r.send(&rep)
-		}
 		r.Conn.owed.Add(-1)
 	}
 	r.Detach()
 }
 
+// ReplyGroup answers requests of one connection together, each with its reply: they leave in one write. Those without
+// an answer yet have a nil reply; they are left alone.
+func ReplyGroup(group []*Request, replies []*protocol.Reply) {
+	var b *buffer
+	for i, r := range group {
+		rep := replies[i]
+		if rep == nil || !r.settle() {
+			continue
+		}
+		if r.answerable() {
+			if b == nil {
+				b = getBuffer(replyRoom * len(group))
+			}
+			b.B = append(b.B, r.appendReply(b, rep)...)
+		}
+		r.settled()
+	}
+	if b != nil {
+		_ = group[0].Conn.link.reply(b, nil, group[0].lane.cfg.Workers > 0) // as above
+	}
+}
+
 // replyRoom is about what a reply takes besides its body and remark.
 const replyRoom = 480
 
-func (r *Request) send(rep *protocol.Reply) {
-	b := getBuffer(replyRoom + len(rep.Remark) + len(rep.Body))
-	b.B = protocol.AppendReply(b.B, r.Codec, r.Opaque, rep)
-	if size := len(b.B); size > protocol.MaxFrame {
-		// The peer would close the connection on seeing the length, and all its other requests would go with it.
-		r.e.oversized.Add(1)
-		b.B = protocol.AppendReply(b.B[:0], r.Codec, r.Opaque, &protocol.Reply{
-			Code:   protocol.SystemError,
-			Remark: fmt.Sprintf("reply of %d bytes is larger than a frame may be, %d bytes", size, protocol.MaxFrame),
-		})
-	}
+// appendReply adds the reply's head to b and returns the body that has to follow.
+func (r *Request) appendReply(b *buffer, rep *protocol.Reply) (body []byte) {
+	start := len(b.B)
+	b.B = protocol.AppendReplyHead(b.B, r.Codec, r.Opaque, rep, len(rep.Body))
 	r.e.replies.Add(1)
-	_ = r.Conn.link.send(b) // fails only if the connection is gone, and the reply with it
+	size := len(b.B) - start + len(rep.Body)
+	if size <= protocol.MaxFrame {
+		return rep.Body
+	}
+	// The peer would close the connection on seeing the length, and all its other requests would go with it.
+	r.e.oversized.Add(1)
+	b.B = protocol.AppendReplyHead(b.B[:start], r.Codec, r.Opaque, &protocol.Reply{
+		Code:   protocol.SystemError,
+		Remark: fmt.Sprintf("reply of %d bytes is larger than a frame may be, %d bytes", size, protocol.MaxFrame),
+	}, 0)
+	return nil
 }
 
 // Detach gives the request's buffer back before the reply: for requests that are held for long. Fields and Body are

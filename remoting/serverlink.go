@@ -14,8 +14,9 @@ import (
 
 // serverLink is the server's side of a connection: frames in, replies out, and when to stop reading.
 //
-// Replies line up in out and one task on the event loop writes all that is there, so replies that come together leave in
-// one write. gnet keeps what the socket does not take. Both count as unsent.
+// What is sent lines up in out and one task on the event loop writes all that is there, so that what comes together leaves
+// in one write. gnet keeps what the socket does not take. Both count as unsent. Where nothing waits a reply is written by
+// who makes it, under mu: the descriptor is the socket's as long as g is not nil.
 type serverLink struct {
 	conn Conn
 	srv  *Server
@@ -46,25 +47,53 @@ const (
 	vectorLimit = 512 // of 1024 that the system takes
 )
 
-func (k *serverLink) send(b *buffer) error {
-	n := int64(len(b.B))
+func (k *serverLink) send(b *buffer) error { return k.reply(b, nil, false) }
+
+func (k *serverLink) reply(b *buffer, body []byte, direct bool) error {
+	if !direct {
+		b.B, body = append(b.B, body...), nil
+	}
 	k.mu.Lock()
 	if k.g == nil || k.conn.Closed() {
 		k.mu.Unlock()
 		b.release()
 		return ErrClosed
 	}
+	if direct && !k.scheduled && len(k.out) == 0 && k.buffered.Load() == 0 {
+		n := writeNow(k.fd, b.B, body)
+		if n > 0 {
+			k.conn.touch(time.Now())
+		}
+		if n == len(b.B)+len(body) {
+			k.mu.Unlock()
+			b.release()
+			return nil
+		}
+		b, body = unwritten(b, body, n)
+	}
+	b.B = append(b.B, body...)
+	size := int64(len(b.B))
 	k.out = append(k.out, b)
-	unsent := k.queued.Add(n) + k.buffered.Load()
+	unsent := k.queued.Add(size) + k.buffered.Load()
 	if !k.scheduled {
 		k.scheduled = true
 		k.execute()
 	}
 	k.mu.Unlock()
 	if unsent > int64(k.srv.cfg.MaxOutbound) {
-		return k.choke(unsent - n)
+		return k.choke(unsent - size)
 	}
 	return nil
+}
+
+// unwritten is what is left of b and body when n bytes of them are written. It takes over b.
+func unwritten(b *buffer, body []byte, n int) (*buffer, []byte) {
+	if n < len(b.B) {
+		b.B = b.B[:copy(b.B, b.B[n:])]
+		return b, body
+	}
+	b.B, body = b.B[:0], body[n-len(b.B):]
+	return b, body
 }
 
 // execute has Run called on the event loop. mu is held, and g is not nil: so the loop lives. gnet's queues must not be
