@@ -22,9 +22,10 @@ const module = "github.com/ratchetmq/ratchet/"
 var allowed = map[string][]string{
 	"cmd/ratchet":           {"broker", "namesrv", "inspect", "remoting", "protocol", "message", "internal/config", "internal/vfs"},
 	"ratchettest":           {"broker", "namesrv", "internal/config"},
-	"broker":                {"processor", "delay", "store", "store/index", "remoting", "protocol", "message", "internal/config", "internal/state", "internal/vfs", "internal/offset"},
-	"processor":             {"delay", "store", "store/index", "remoting", "protocol", "message", "internal/config", "internal/state", "internal/offset"},
+	"broker":                {"processor", "ha", "delay", "store", "store/index", "remoting", "protocol", "message", "internal/config", "internal/state", "internal/vfs", "internal/offset"},
+	"processor":             {"delay", "ha", "store", "store/index", "remoting", "protocol", "message", "internal/config", "internal/state", "internal/offset"},
 	"namesrv":               {"remoting", "protocol", "internal/config", "internal/atomicfile", "internal/vfs"},
+	"ha":                    {"delay", "store", "remoting", "protocol", "message", "internal/state", "internal/atomicfile", "internal/offset", "internal/vfs"},
 	"delay":                 {"store", "message", "internal/atomicfile", "internal/offset", "internal/vfs", "protocol"},
 	"store":                 {"message", "internal/atomicfile", "internal/offset", "internal/vfs"},
 	"store/index":           {"message", "internal/offset", "internal/vfs"},
