@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"path/filepath"
 	"slices"
 	"sort"
@@ -170,15 +171,30 @@ func (f *queueFiles) create(q *queue, first int64) (*openFile, error) {
 	files = append(append(append(files, old[:i]...), first), old[i:]...)
 	q.files.Store(&files)
 
+	f.markNew(path)
+	return f.cache.add(key, file), nil
+}
+
+// markNew notes that a file's name may not be durable.
+func (f *queueFiles) markNew(path string) {
 	f.dirtyMu.Lock()
+	defer f.dirtyMu.Unlock()
 	dir := filepath.Dir(path)
 	for range 3 { // the queue's folder, the topic's, and the one of all
 		f.dirtyDirs[dir] = struct{}{}
 		dir = filepath.Dir(dir)
 	}
 	f.dirtyDirs[dir] = struct{}{}
-	f.dirtyMu.Unlock()
-	return f.cache.add(key, file), nil
+}
+
+// suspect notes that the files of [from, to) may not be durable, though nothing was written to them.
+func (f *queueFiles) suspect(q *queue, from, to int64) {
+	for _, first := range *q.files.Load() {
+		if key := (fileKey{q, first}); first < to && from < first+f.units {
+			f.markDirty(key)
+			f.markNew(f.path(key))
+		}
+	}
 }
 
 func (f *queueFiles) markDirty(key fileKey) {
@@ -187,23 +203,31 @@ func (f *queueFiles) markDirty(key fileKey) {
 	f.dirtyMu.Unlock()
 }
 
+// syncers is how many files are synced at a time. A file system makes many syncs that come together durable at once;
+// one after the other each waits for the disk.
+const syncers = 32
+
 // sync makes durable all that was written before the call.
 func (f *queueFiles) sync() error {
 	f.dirtyMu.Lock()
 	files, dirs := f.dirty, f.dirtyDirs
 	f.dirty, f.dirtyDirs = map[fileKey]struct{}{}, map[string]struct{}{}
 	f.dirtyMu.Unlock()
-	for key := range files {
+	err := spread(syncers, slices.Collect(maps.Keys(files)), func(key fileKey) error {
 		if err := f.syncFile(key); err != nil {
 			return fmt.Errorf("queue %s/%d: %w", key.queue.topic, key.queue.id, err)
 		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
-	for dir := range dirs {
+	return spread(syncers, slices.Collect(maps.Keys(dirs)), func(dir string) error {
 		if err := f.fs.SyncDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 func (f *queueFiles) syncFile(key fileKey) error {
@@ -216,6 +240,38 @@ func (f *queueFiles) syncFile(key fileKey) error {
 	}
 	defer f.cache.release(file)
 	return file.file.Sync()
+}
+
+// zeroFrom says whether all that stands from entry end on is known to be zero. Where that would take much reading it is
+// not known: cut costs less then.
+func (f *queueFiles) zeroFrom(q *queue, end int64) (bool, error) {
+	const most = 64 << 10
+	files := *q.files.Load()
+	if len(files) == 0 || end >= files[len(files)-1]+f.units {
+		return true, nil
+	}
+	if files[len(files)-1] > end {
+		return false, nil
+	}
+	file, err := f.open(q, end)
+	if err != nil {
+		return false, err
+	}
+	defer f.cache.release(file)
+	spans, err := extents(file.file, end%f.units*entrySize, f.units*entrySize)
+	if err != nil {
+		return false, err
+	}
+	for _, span := range spans {
+		b := make([]byte, min(span.to-span.from, most+1))
+		if len(b) > most {
+			return false, nil
+		}
+		if err := readFull(file.file, b, span.from); err != nil || !allZero(b) {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // cut makes zeros of all that stands from entry end on, and removes the files that begin behind it.

@@ -84,9 +84,30 @@ func makeDirs(fsys vfs.FS, root, dir string) error {
 	if err := fsys.MkdirAll(dir); err != nil {
 		return err
 	}
+	return syncAbove(fsys, root, dir)
+}
+
+// syncAbove makes durable that a folder is there.
+func syncAbove(fsys vfs.FS, root, dir string) error {
 	for dir != root && dir != filepath.Dir(dir) {
 		dir = filepath.Dir(dir)
 		if err := fsys.SyncDir(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// syncNames makes durable that the files and folders are there which a store found: a process that was killed while it
+// made them may not have come to that, and nobody would do it later. Folders above that can't be read are nobody's to
+// sync.
+func syncNames(fsys vfs.FS, dirs []string) error {
+	for _, dir := range dirs {
+		err := fsys.SyncDir(dir)
+		if err == nil {
+			err = syncAbove(fsys, "", dir)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
 			return err
 		}
 	}

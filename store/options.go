@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"path/filepath"
+	"runtime"
 	"time"
 
 	"github.com/ratchetmq/ratchet/internal/offset"
@@ -48,6 +49,8 @@ type Options struct {
 	Retention     func() Retention // asked at each look, so that it can change at run time [nothing goes, nothing is refused]
 	CleanInterval time.Duration    // between looks [10 s]
 	OnExpire      func(Expired)    // told of each queue whose oldest messages go, just before they do; it must not block
+
+	OpenWorkers int // goroutines that check and load what is there while the store opens [GOMAXPROCS]
 
 	MaxMessageSize int            // bytes of a body [4 MiB]
 	StoreHost      netip.AddrPort // this broker's address, part of every record
@@ -98,6 +101,7 @@ func (o Options) withDefaults() (Options, error) {
 	orDefault(&o.CheckpointInterval, 10*time.Second)
 	orDefault(&o.MaxMessageSize, 4<<20)
 	orDefault(&o.CleanInterval, 10*time.Second)
+	orDefault(&o.OpenWorkers, runtime.GOMAXPROCS(0))
 	if o.TagsCode == nil {
 		o.TagsCode = tagsCode
 	}

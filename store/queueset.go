@@ -74,7 +74,7 @@ func (s *queueSet) all() []*queue {
 }
 
 // loadQueues finds the queues that have a folder. It opens no file.
-func loadQueues(f *queueFiles, clean bool) (*queueSet, error) {
+func loadQueues(f *queueFiles, clean bool, workers int, progress *progress) (*queueSet, error) {
 	set := &queueSet{m: map[queueKey]*queue{}}
 	topics, err := f.fs.ReadDir(f.root)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -83,27 +83,36 @@ func loadQueues(f *queueFiles, clean bool) (*queueSet, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, t := range topics {
+	progress.begin("queue folders", int64(len(topics)))
+	return set, spread(workers, topics, func(t fs.DirEntry) error {
+		defer progress.add(1)
 		if !t.IsDir() {
+			return nil
+		}
+		return set.loadTopic(f, t.Name(), clean)
+	})
+}
+
+// loadTopic finds the queues of one topic.
+func (s *queueSet) loadTopic(f *queueFiles, topic string, clean bool) error {
+	ids, err := f.fs.ReadDir(filepath.Join(f.root, topic))
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		n, err := strconv.ParseInt(id.Name(), 10, 32)
+		if err != nil || !id.IsDir() {
 			continue
 		}
-		ids, err := f.fs.ReadDir(filepath.Join(f.root, t.Name()))
-		if err != nil {
-			return nil, err
+		q := newQueue(topic, int32(n))
+		if err := f.load(q, clean); err != nil {
+			return err
 		}
-		for _, id := range ids {
-			n, err := strconv.ParseInt(id.Name(), 10, 32)
-			if err != nil || !id.IsDir() {
-				continue
-			}
-			q := newQueue(t.Name(), int32(n))
-			if err := f.load(q, clean); err != nil {
-				return nil, err
-			}
-			set.m[queueKey{q.topic, q.id}] = q
-		}
+		s.mu.Lock()
+		s.m[queueKey{q.topic, q.id}] = q
+		s.mu.Unlock()
 	}
-	return set, nil
+	return nil
 }
 
 // load finds the files of a queue. After an unclean stop files may be short: not all of a file's making came to the

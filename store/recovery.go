@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sort"
+	"sync"
 
 	"github.com/ratchetmq/ratchet/internal/offset"
 	"github.com/ratchetmq/ratchet/message"
@@ -17,6 +18,9 @@ import (
 //     behind it. Where it does not is the log's end.
 //  3. Behind the ends of log and queues all is made zero, so that nothing there can be taken for data later.
 //
+// With several workers the log is read and checked ahead of step 2 (ahead.go), and queues are gone through side by side;
+// what is decided does not depend on that.
+//
 // Doing it twice, or being killed in the midst of it, changes nothing: until the next checkpoint it begins at the same
 // place and decides the same.
 
@@ -27,20 +31,38 @@ type Span struct {
 }
 
 type recovery struct {
-	s       *Store
-	clean   bool
-	start   offset.Physical
-	end     offset.Physical
-	history *history
-	damage  []Span          // skipped, in order
-	based   map[*queue]bool // the queues whose entries before start are counted
+	s        *Store
+	clean    bool
+	start    offset.Physical
+	end      offset.Physical
+	history  *history
+	damage   []Span // skipped, in order
+	round    round  // entries not yet written
+	gathered int    // how many
+	passed   int64  // bytes of the log that progress does not know of
+	progress *progress
+}
+
+const (
+	// gatherMost is how many entries are kept before they are written: 20 MiB of them. With 20,000 queues each has some.
+	gatherMost = 1 << 20
+	// calmAfter is how far the log must be in order behind damage before it is read ahead again, so that much damage
+	// does not cost many times its own size.
+	calmAfter = 4 << 20
+)
+
+func newRecovery(s *Store, clean bool) *recovery {
+	return &recovery{s: s, clean: clean, history: newHistory(), progress: s.progress}
 }
 
 func (s *Store) recover(clean bool) error {
-	r := &recovery{s: s, clean: clean, history: newHistory(), based: map[*queue]bool{}}
+	r := newRecovery(s, clean)
 	began := s.opts.Now()
 	if err := r.findStart(); err != nil {
 		return fmt.Errorf("find where to begin: %w", err)
+	}
+	if err := r.baseQueues(); err != nil {
+		return err
 	}
 	if err := r.scan(); err != nil {
 		return fmt.Errorf("scan from %d: %w", r.start, err)
@@ -56,6 +78,7 @@ func (s *Store) recover(clean bool) error {
 			return fmt.Errorf("cut index at %d: %w", r.end, err)
 		}
 	}
+	r.progress.begin("", 0)
 	s.log.written.raise(r.end)
 	s.log.flushed.raise(r.end)
 	s.dispatcher.done.raise(r.end)
@@ -162,24 +185,35 @@ func (r *recovery) known(rec *message.Record) (ok bool, err error) {
 
 // covered is the position up to which the queues of a clean stop go: the end of the last message that any has.
 func (r *recovery) covered() (offset.Physical, error) {
-	var end offset.Physical
-	for _, q := range r.s.queues.all() {
+	var end watermark
+	var raising sync.Mutex
+	err := r.eachQueue("queue ends", func(q *queue) error {
 		n, err := r.countEntries(q, entry.present)
-		if err != nil {
-			return 0, err
-		}
-		if n == q.first() {
-			continue
+		if err != nil || n == q.first() {
+			return err
 		}
 		e, err := r.s.files.entry(q, n-1)
-		if err != nil {
-			return 0, err
+		if err == nil && !e.blank() {
+			raising.Lock()
+			defer raising.Unlock()
+			end.raise(e.phy + offset.Physical(e.size))
 		}
-		if !e.blank() {
-			end = max(end, e.phy+offset.Physical(e.size))
+		return err
+	})
+	return end.load(), err
+}
+
+// eachQueue calls fn for all queues, several at a time.
+func (r *recovery) eachQueue(phase string, fn func(*queue) error) error {
+	list := r.s.queues.all()
+	r.progress.begin(phase, int64(len(list)))
+	return spread(r.s.opts.OpenWorkers, list, func(q *queue) error {
+		if err := fn(q); err != nil {
+			return fmt.Errorf("queue %s/%d: %w", q.topic, q.id, err)
 		}
-	}
-	return end, nil
+		r.progress.add(1)
+		return nil
+	})
 }
 
 // countEntries is the number of the first entry for which ok is false; it must be true for all before and false from
@@ -226,39 +260,47 @@ func (r *recovery) startWithoutLog() error {
 	return nil
 }
 
+// baseQueues counts the entries of the queues before start: those are durable and without holes, whatever is behind
+// them.
+func (r *recovery) baseQueues() error {
+	return r.eachQueue("queue entries", func(q *queue) error {
+		n, err := r.countEntries(q, func(e entry) bool { return e.present() && (e.blank() || e.phy < r.start) })
+		q.high.Store(n)
+		return err
+	})
+}
+
 // scan reads the log from start on, feeds queues and index, and sets end.
 func (r *recovery) scan() error {
 	s, pos, c := r.s, r.start, cursor{log: r.s.log}
-	var round round
-	defer round.reset()
-	write := func() error {
-		defer round.reset()
-		return r.write(&round)
-	}
+	defer r.round.reset()
 	limit := r.start
 	if list := *s.log.segments.Load(); len(list) > 0 {
 		limit = list[len(list)-1].end
 	}
-	for gathered := 0; ; {
+	r.progress.begin("commit log", int64(limit-pos))
+	for careful := int64(0); ; {
+		if workers := s.opts.OpenWorkers; workers > 1 && careful <= 0 {
+			var err error
+			if pos, err = s.log.runAhead(workers, pos, limit, r.next, r.indexPart); err != nil {
+				return err
+			}
+			careful = calmAfter
+		}
 		f, err := c.look(pos, limit)
 		if err != nil {
 			return err
 		}
-		switch {
-		case f.kind == isRecord && r.history.continues(&f.record):
-			if err := r.take(&f.record, &round); err != nil {
-				return err
+		ok, err := r.next(&f)
+		if err != nil {
+			return err
+		}
+		if ok {
+			if f.kind == isRecord {
+				r.index(&f.record)
 			}
 			pos += offset.Physical(f.size)
-			if gathered += int(f.size); gathered >= chunk {
-				gathered = 0
-				if err := write(); err != nil {
-					return err
-				}
-			}
-			continue
-		case f.kind == isBlank:
-			pos += offset.Physical(f.size)
+			careful -= f.size
 			continue
 		}
 		next, found, err := s.log.search(pos+1, limit, r.history.resumes)
@@ -267,16 +309,36 @@ func (r *recovery) scan() error {
 		}
 		if !found {
 			r.end = pos
-			return write()
+			return r.write()
 		}
 		r.s.logger.Error("damaged part of the log skipped", "phy", pos, "end", next, "err", f.why)
 		r.damage = append(r.damage, Span{pos, next})
-		pos = next
+		pos, careful = next, calmAfter
 	}
 }
 
-// take adds a record to its queues and the index.
-func (r *recovery) take(rec *message.Record, round *round) (err error) {
+// next takes what stands next in the log; false when the log does not go on with that.
+func (r *recovery) next(f *finding) (bool, error) {
+	switch {
+	case f.kind == isRecord && r.history.continues(&f.record):
+		if r.passed += f.size; r.passed >= chunk {
+			r.progress.add(r.passed)
+			r.passed = 0
+		}
+		r.take(&f.record)
+		if r.gathered >= gatherMost {
+			return true, r.write()
+		}
+		return true, nil
+	case f.kind == isBlank:
+		r.passed += f.size
+		return true, nil
+	}
+	return false, nil
+}
+
+// take adds a record to its queues.
+func (r *recovery) take(rec *message.Record) {
 	r.history.add(rec)
 	e := r.s.entryOf(rec)
 	r.s.dispatcher.deleted.eachTarget(rec, func(t target) {
@@ -284,59 +346,66 @@ func (r *recovery) take(rec *message.Record, round *round) (err error) {
 		if q == nil {
 			q = r.s.queues.ensure(string(t.topic), t.id)
 		}
-		err = errors.Join(err, r.base(q))
-		round.add(q, t.index, e)
+		r.round.add(q, t.index, e)
+		r.gathered++
 	})
-	if index := r.s.opts.Index; index != nil && err == nil {
+}
+
+// index gives a record to the index.
+func (r *recovery) index(rec *message.Record) {
+	if index := r.s.opts.Index; index != nil {
 		if err := index.Put(rec); err != nil {
 			r.s.logger.Error("message not indexed", "phy", rec.PhysicalOffset, "err", err)
 		}
 	}
-	return err
 }
 
-// base counts the entries of a queue before start: those are durable and without holes, whatever is behind them.
-func (r *recovery) base(q *queue) error {
-	if r.based[q] {
-		return nil
+// indexPart gives to the index what was taken of a part.
+func (r *recovery) indexPart(p *part) {
+	for i := range p.findings[:p.taken] {
+		if f := &p.findings[i]; f.kind == isRecord {
+			r.index(&f.record)
+		}
 	}
-	r.based[q] = true
-	n, err := r.countEntries(q, func(e entry) bool { return e.present() && (e.blank() || e.phy < r.start) })
-	q.high.Store(n)
-	return err
 }
 
 // write puts the entries where the records say, and leaves alone what is there already. The last entry of a queue that
 // was written is its end, even if there were higher ones: its topic was deleted then and made anew.
-func (r *recovery) write(round *round) error {
-	for i := range round.runs[:round.used] {
-		run := &round.runs[i]
-		q := run.queue
-		if err := r.s.files.fillUp(q, q.high.Load(), run.from); err != nil {
-			return err
+func (r *recovery) write() error {
+	defer func() {
+		r.round.reset()
+		r.gathered = 0
+	}()
+	return spread(r.s.opts.OpenWorkers, r.round.byQueue(), func(runs []*run) error {
+		for _, run := range runs {
+			if err := r.writeRun(run); err != nil {
+				return err
+			}
 		}
-		if err := r.s.files.update(q, run.from, run.units); err != nil {
-			return err
-		}
-		q.high.Store(run.end())
+		return nil
+	})
+}
+
+func (r *recovery) writeRun(run *run) error {
+	q := run.queue
+	if err := r.s.files.fillUp(q, q.high.Load(), run.from); err != nil {
+		return err
 	}
+	if err := r.s.files.update(q, run.from, run.units); err != nil {
+		return err
+	}
+	if !r.clean {
+		// What is there may have been written by a process that was killed, and be with the kernel alone.
+		r.s.files.suspect(q, run.from, run.end())
+	}
+	q.high.Store(run.end())
 	return nil
 }
 
 // settleQueues gives each queue its end, and makes zero what is behind.
-func (r *recovery) settleQueues() error {
-	for _, q := range r.s.queues.all() {
-		if err := r.settle(q); err != nil {
-			return fmt.Errorf("queue %s/%d: %w", q.topic, q.id, err)
-		}
-	}
-	return nil
-}
+func (r *recovery) settleQueues() error { return r.eachQueue("queue files", r.settle) }
 
 func (r *recovery) settle(q *queue) error {
-	if err := r.base(q); err != nil {
-		return err
-	}
 	high := q.high.Load()
 	files := *q.files.Load()
 	if len(files) == 0 {
@@ -356,7 +425,14 @@ func (r *recovery) settle(q *queue) error {
 	}
 	q.high.Store(high)
 	q.next = offset.Queue(high)
-	if stale || !r.clean {
+	if !stale && !r.clean {
+		zero, err := r.s.files.zeroFrom(q, high)
+		if err != nil {
+			return err
+		}
+		stale = !zero
+	}
+	if stale {
 		return r.s.files.cut(q, high)
 	}
 	return nil
@@ -373,6 +449,7 @@ func (r *recovery) damaged(pos offset.Physical) bool {
 
 // settleLog makes durable what was found, and zero what is behind.
 func (r *recovery) settleLog() error {
+	r.progress.begin("log end", 0)
 	if err := r.s.wipeTail(r.end); err != nil {
 		return fmt.Errorf("wipe behind the log's end %d: %w", r.end, err)
 	}

@@ -22,32 +22,32 @@ func (l *commitLog) search(pos, limit offset.Physical, accept func(*message.Reco
 	c := cursor{log: l}
 	buf := make([]byte, min(chunk, l.size))
 	for seg := l.from(pos); seg != nil && seg.start < limit; seg = l.from(seg.end) {
-		end := min(seg.end, limit)
-		for pos = max(pos, seg.start); pos < end; {
-			if pos, err = nextData(seg, pos); err != nil || pos >= end {
-				break
-			}
-			b := buf[:min(int64(len(buf)), int64(end-pos))]
-			if err = readFull(seg.file, b, int64(pos-seg.start)); err != nil {
-				return 0, false, err
-			}
-			for _, p := range candidates(b, pos) {
-				f, err := c.look(p, limit)
-				if err != nil {
-					return 0, false, err
-				}
-				if f.kind == isRecord && accept(&f.record) {
-					return p, true, nil
-				}
-			}
-			if pos += offset.Physical(len(b)); pos < end {
-				pos -= headSize - 1 // a head may lie across the border
-			}
-		}
-		if err != nil && !errors.Is(err, io.EOF) {
+		spans, err := seg.extents(pos, limit)
+		if err != nil {
 			return 0, false, err
 		}
-		pos = seg.end
+		for _, span := range spans {
+			// A head may lie across the border of two reads, or begin in front of what is data.
+			span.From = max(pos, seg.start, span.From-(headSize-1))
+			for from := span.From; from < span.To; {
+				b := buf[:min(int64(len(buf)), int64(span.To-from))]
+				if err := readFull(seg.file, b, int64(from-seg.start)); err != nil {
+					return 0, false, err
+				}
+				for _, p := range candidates(b, from) {
+					f, err := c.look(p, limit)
+					if err != nil {
+						return 0, false, err
+					}
+					if f.kind == isRecord && accept(&f.record) {
+						return p, true, nil
+					}
+				}
+				if from += offset.Physical(len(b)); from < span.To {
+					from -= headSize - 1
+				}
+			}
+		}
 	}
 	return 0, false, nil
 }
@@ -71,13 +71,40 @@ func candidates(b []byte, start offset.Physical) []offset.Physical {
 	return list
 }
 
-// nextData is the first position of the segment from pos on that may hold something else than zeros; io.EOF when there
-// is none.
-func nextData(seg *segment, pos offset.Physical) (offset.Physical, error) {
-	seeker, ok := seg.file.(vfs.DataSeeker)
+// extent is a part of a file.
+type extent struct{ from, to int64 }
+
+// extents lists the parts of [from, to) that may hold something else than zeros. All are looked up before any is read:
+// what was read counts as data for the kernel, and its read-ahead would make data of a whole file that is reserved.
+func extents(f vfs.File, from, to int64) (list []extent, err error) {
+	seeker, ok := f.(vfs.DataSeeker)
 	if !ok {
-		return pos, nil
+		return []extent{{from, to}}, nil
 	}
-	at, err := seeker.NextData(int64(pos - seg.start))
-	return seg.start + offset.Physical(at), err
+	for from < to {
+		from, err = seeker.NextData(from)
+		if errors.Is(err, io.EOF) || err == nil && from >= to {
+			return list, nil
+		}
+		var hole int64
+		if err == nil {
+			hole, err = seeker.NextHole(from)
+		}
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, extent{from, min(hole, to)})
+		from = hole
+	}
+	return list, nil
+}
+
+// extents are those of a segment from pos on.
+func (s *segment) extents(pos, limit offset.Physical) ([]Span, error) {
+	list, err := extents(s.file, int64(max(pos, s.start)-s.start), int64(min(limit, s.end)-s.start))
+	spans := make([]Span, len(list))
+	for i, e := range list {
+		spans[i] = Span{s.start + offset.Physical(e.from), s.start + offset.Physical(e.to)}
+	}
+	return spans, err
 }

@@ -48,6 +48,23 @@ func (r *round) reset() {
 	r.used = 0
 }
 
+// byQueue are the runs of each queue, in order.
+func (r *round) byQueue() [][]*run {
+	place := make(map[*queue]int, r.used)
+	var list [][]*run
+	for i := range r.runs[:r.used] {
+		run := &r.runs[i]
+		at, ok := place[run.queue]
+		if !ok {
+			at = len(list)
+			place[run.queue] = at
+			list = append(list, nil)
+		}
+		list[at] = append(list[at], run)
+	}
+	return list
+}
+
 // write puts the entries into the files. Places of a queue that no message has, because it is lost or the queue does
 // not begin at 0, are filled with blank entries, within the file.
 func (r *round) write(f *queueFiles) error {

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -39,8 +40,9 @@ type Store struct {
 	prepare    signal
 	growth     growth
 	gaps       gaps
-	damage     []Span // what recovery skipped
-	wasClean   bool   // the stop before Open
+	damage     []Span    // what recovery skipped
+	wasClean   bool      // the stop before Open
+	progress   *progress // of Open
 
 	cleaning sync.Mutex            // held while the log's oldest segments go
 	tooFull  atomic.Pointer[error] // why appends are refused until the disk has room
@@ -83,7 +85,7 @@ func Open(o Options) (*Store, error) {
 func open(o Options, lock io.Closer) (*Store, error) {
 	s := &Store{
 		opts: o, logger: o.Logger, lock: lock, files: newQueueFiles(&o),
-		prepare: newSignal(), failed: make(chan struct{}),
+		prepare: newSignal(), failed: make(chan struct{}), progress: newProgress(o.Logger, time.Now),
 	}
 	s.flusher.init(s)
 	s.dispatcher.init(s)
@@ -95,6 +97,9 @@ func open(o Options, lock io.Closer) (*Store, error) {
 	if s.log, err = loadLog(&o, o.Logger); err != nil {
 		return nil, err
 	}
+	if err := syncNames(o.FS, append([]string{o.Root}, o.CommitLogDirs...)); err != nil {
+		return nil, errors.Join(err, s.log.close())
+	}
 	s.dispatcher.cursor.log = s.log
 	if err := s.gaps.load(o.FS, o.Root); err != nil {
 		return nil, errors.Join(err, s.log.close())
@@ -102,12 +107,13 @@ func open(o Options, lock io.Closer) (*Store, error) {
 	if err := s.finishTruncation(); err != nil {
 		return nil, errors.Join(err, s.log.close())
 	}
-	if s.queues, err = loadQueues(s.files, clean); err == nil {
+	if s.queues, err = loadQueues(s.files, clean, o.OpenWorkers, s.progress); err == nil {
 		err = s.markOpen(clean) // from here on files are changed
 	}
 	if err == nil {
 		s.dispatcher.deleted, err = loadDeletions(o.FS, filepath.Join(o.Root, deletionsFile))
 	}
+	s.progress.begin("index", 0)
 	if err == nil && o.OpenIndex != nil {
 		s.opts.Index, err = o.OpenIndex(clean, s.checkpoint.index)
 	}

@@ -150,7 +150,7 @@ func BenchmarkRecoveryScan(b *testing.B) {
 	level(b, s)
 	b.SetBytes(64 << 20)
 	for b.Loop() {
-		r := &recovery{s: s, history: newHistory(), based: map[*queue]bool{}}
+		r := newRecovery(s, false)
 		if err := r.scan(); err != nil || r.end != s.Written() {
 			b.Fatal(r.end, err)
 		}

@@ -1,9 +1,9 @@
 package store
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 
 	"github.com/ratchetmq/ratchet/internal/offset"
@@ -30,23 +30,22 @@ func (s *Store) wipeTail(end offset.Physical) error {
 func (l *commitLog) dataBehind(pos offset.Physical) (spans []Span, err error) {
 	buf := make([]byte, min(chunk, l.size))
 	for seg := l.from(pos); seg != nil; seg = l.from(seg.end) {
-		for pos = max(pos, seg.start); pos < seg.end; {
-			if pos, err = nextData(seg, pos); errors.Is(err, io.EOF) || pos >= seg.end {
-				break
-			}
-			if err != nil {
-				return nil, err
-			}
-			b := buf[:min(int64(len(buf)), int64(seg.end-pos))]
-			if err := readFull(seg.file, b, int64(pos-seg.start)); err != nil {
-				return nil, err
-			}
-			if n := trimZeros(b); n > 0 {
-				spans = append(spans, Span{pos, pos + offset.Physical(n)})
-			}
-			pos += offset.Physical(len(b))
+		extents, err := seg.extents(pos, seg.end)
+		if err != nil {
+			return nil, err
 		}
-		pos = seg.end
+		for _, x := range extents {
+			for at := x.From; at < x.To; {
+				b := buf[:min(int64(len(buf)), int64(x.To-at))]
+				if err := readFull(seg.file, b, int64(at-seg.start)); err != nil {
+					return nil, err
+				}
+				if n := trimZeros(b); n > 0 {
+					spans = append(spans, Span{at, at + offset.Physical(n)})
+				}
+				at += offset.Physical(len(b))
+			}
+		}
 	}
 	return spans, nil
 }
@@ -54,6 +53,9 @@ func (l *commitLog) dataBehind(pos offset.Physical) (spans []Span, err error) {
 // trimZeros is the length of b without the zeros at its end.
 func trimZeros(b []byte) int {
 	n := len(b)
+	for n >= 8 && binary.NativeEndian.Uint64(b[n-8:]) == 0 {
+		n -= 8
+	}
 	for n > 0 && b[n-1] == 0 {
 		n--
 	}

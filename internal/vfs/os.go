@@ -66,6 +66,14 @@ func (f osFile) Preallocate(size int64) error {
 // File systems that don't know answer off. See DataSeeker.
 func (f osFile) NextData(off int64) (int64, error) { return nextData(f.File, off) }
 
+// NextHole is the first position at or behind off from which on nothing was ever written. See DataSeeker.
+func (f osFile) NextHole(off int64) (int64, error) {
+	if hole, ok := nextHole(f.File, off); ok {
+		return hole, nil
+	}
+	return f.Size()
+}
+
 // Open implements FS.
 func (OS) Open(name string) (File, error) { return open(name, os.O_RDWR) }
 

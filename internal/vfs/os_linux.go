@@ -31,6 +31,11 @@ func nextData(f *os.File, off int64) (int64, error) {
 	return next, nil
 }
 
+func nextHole(f *os.File, off int64) (int64, bool) {
+	next, err := unix.Seek(int(f.Fd()), off, unix.SEEK_HOLE)
+	return next, err == nil && next > off
+}
+
 func usage(name string) (Usage, error) {
 	var st unix.Statfs_t
 	if err := again(func() error { return unix.Statfs(name, &st) }); err != nil {

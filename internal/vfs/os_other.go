@@ -16,6 +16,8 @@ func allocate(*os.File, int64) error { return errors.ErrUnsupported }
 
 func nextData(_ *os.File, off int64) (int64, error) { return off, nil }
 
+func nextHole(*os.File, int64) (int64, bool) { return 0, false }
+
 func usage(name string) (Usage, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(name, &st); err != nil {

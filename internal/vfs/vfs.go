@@ -35,6 +35,9 @@ type DataSeeker interface {
 	// NextData is the first position at or behind off that may hold something else than zeros; io.EOF when there is
 	// none up to the end of the file.
 	NextData(off int64) (int64, error)
+	// NextHole is the first position at or behind off from which on nothing was ever written; the length of the file
+	// when there is none, or when the file system can't say.
+	NextHole(off int64) (int64, error)
 }
 
 // FS is a file system. Errors are those of package os: errors.Is with fs.ErrNotExist and syscall.Errno works.

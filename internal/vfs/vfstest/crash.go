@@ -1,6 +1,7 @@
 package vfstest
 
 import (
+	"bytes"
 	"maps"
 	"math/rand/v2"
 	"path/filepath"
@@ -13,7 +14,8 @@ type Keep uint8
 const (
 	// KeepNothing leaves what was synced, and nothing else.
 	KeepNothing Keep = iota
-	// KeepAll leaves everything, as the end of a process does while the kernel lives on.
+	// KeepAll leaves everything, as the end of a process does while the kernel lives on. What was not synced still is
+	// not: a power cut after that can take it.
 	KeepAll
 	// KeepSome leaves each page, each name and each length by the throw of a coin.
 	KeepSome
@@ -54,6 +56,18 @@ func (m *Mem) CrashClone(keep Keep, seed uint64) *Mem {
 		clone.names[p] = done[node]
 		clone.durable[p] = done[node]
 	}
+	if keep == KeepAll {
+		clone.durable = map[string]*inode{"/": clone.names["/"]}
+		for p, node := range m.durable {
+			if p == "/" {
+				continue
+			}
+			if done[node] == nil {
+				done[node] = clone.adopt(node, keep, coin)
+			}
+			clone.durable[p] = done[node]
+		}
+	}
 	return clone
 }
 
@@ -63,9 +77,14 @@ func (m *Mem) adopt(node *inode, keep Keep, coin func() bool) *inode {
 	if node.dir {
 		return fresh
 	}
-	if keep == KeepAll { // also what a failed Sync has left unsynced and not dirty: the kernel still has it
-		fresh.data = slices.Clone(node.data)
-		fresh.synced = slices.Clone(node.data)
+	if keep == KeepAll {
+		fresh.data, fresh.synced, fresh.dirty = slices.Clone(node.data), slices.Clone(node.synced), maps.Clone(node.dirty)
+		for p := range pages(0, int64(len(node.data))) { // a Sync that failed because the process is to die was never tried
+			from, to := int(p*PageSize), int(min((p+1)*PageSize, int64(len(node.data))))
+			if to > len(node.synced) || !bytes.Equal(node.data[from:to], node.synced[from:to]) {
+				fresh.dirty[p] = true
+			}
+		}
 		m.holdAs(fresh, node)
 		return fresh
 	}
