@@ -3,7 +3,6 @@
 package broker
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,11 +47,13 @@ type Broker struct {
 	server    *remoting.Server
 	client    *remoting.Client
 	registrar *registrar
+	group     *group
 	unread    atomic.Int64 // see MessagesExpiredUnread
 
-	addr string // advertised
-	done chan struct{}
-	err  error // how it ended; set before done is closed
+	addr    string // advertised
+	anyPort bool   // the system chose the port, and may choose that of HA, too
+	done    chan struct{}
+	err     error // how it ended; set before done is closed
 }
 
 // Start runs a broker until ctx is done. It returns when the broker can be used: its data is recovered, it listens, and
@@ -97,9 +98,7 @@ func (b *Broker) Wait() error {
 // build makes the parts, bottom up. What it has opened when it fails is closed by closeFiles.
 func (b *Broker) build(c Config) error {
 	s := c.Settings
-	if s.Role == config.Slave {
-		return errors.New("brokerRole is SLAVE: this version can't replicate yet")
-	}
+	b.anyPort = s.Port == 0
 	if err := choosePort(s); err != nil {
 		return err
 	}
@@ -116,7 +115,15 @@ func (b *Broker) build(c Config) error {
 	if err != nil {
 		return fmt.Errorf("messageDelayLevel: %w", err)
 	}
+	if err := b.openGroup(c, host); err != nil {
+		return err
+	}
+	unclean := abortTime(c.FS, s.StoreRoot)
 	if err := b.openStore(c, storeHost, levels); err != nil {
+		return err
+	}
+	suspect, err := b.suspects(s, unclean)
+	if err != nil {
 		return err
 	}
 	if err := b.openTables(c, levels); err != nil {
@@ -130,7 +137,7 @@ func (b *Broker) build(c Config) error {
 		Store: b.store, Index: b.index, Delay: levels, Scheduler: b.delay,
 		Topics: b.topics, Groups: b.groups, Offsets: b.offsets,
 		Clients: state.NewClients(state.ClientOptions{}), Locks: state.NewLocks(state.LockOptions{}),
-		Settings: b.settings, StoreHost: storeHost, Memory: memory, SaveSetting: saver(c), Logger: b.log,
+		Settings: b.settings, Replicas: b.group.replicas, Group: b.group, StoreHost: storeHost, Memory: memory, Lane: b.lane, Room: roomOf(c.FS), SaveSetting: saver(c), Logger: b.log,
 	})
 	b.server, err = remoting.NewServer(b.serverConfig(s))
 	if err != nil {
@@ -144,9 +151,11 @@ func (b *Broker) build(c Config) error {
 		return err
 	}
 	b.registrar = newRegistrar(identity{
-		cluster: s.Cluster, name: s.Name, id: s.ID, heartbeat: s.RegisterEvery,
-		addr: b.addr, haAddr: net.JoinHostPort(cmp.Or(s.IP2, host), strconv.Itoa(s.HAPort)),
+		cluster: s.Cluster, name: s.Name, id: b.group.brokerID, heartbeat: s.RegisterEvery,
+		addr: b.addr, haAddr: b.group.haAddr,
 	}, b.topics, b.client, b.permission, b.log)
+	b.registrar.onMaster = b.group.masterIs
+	b.group.init(b, s, suspect)
 	return nil
 }
 
@@ -157,7 +166,8 @@ func (b *Broker) openStore(c Config, host netip.AddrPort, levels delay.Levels) (
 		SegmentSize: s.SegmentSize, ConsumeQueueUnits: s.QueueUnits(),
 		FlushInterval: s.FlushEvery, FlushLeastBytes: int64(s.FlushPages) * 4096, FlushThorough: s.FlushThorough,
 		Retention: b.retention, CleanInterval: s.CleanEvery, OnExpire: b.expired,
-		MaxUnflushedBytes: s.MaxUnflushedBytes, MaxMessageSize: s.MaxMessageSize, StoreHost: host,
+		MaxUnflushedBytes: s.MaxUnflushedBytes, MaxUnflushedMessages: s.MaxUnflushedMessages,
+		Confirmed: b.group.replicas.Confirmed, MaxMessageSize: s.MaxMessageSize, StoreHost: host,
 		TagsCode: levels.TagsCode, Logger: b.log,
 	}
 	if s.Flush == config.SyncFlush {

@@ -100,7 +100,13 @@ func (p *peer) sendMany(topic string, queue int32, n int) {
 	for i := range n {
 		last = p.send(topic, queue, fmt.Sprint(i))
 	}
-	require.Eventually(p.t, func() bool { return p.maxOffset(topic, queue) > last.QueueOffset }, waitLimit, waitStep)
+	p.arrived(topic, queue, last.QueueOffset)
+}
+
+// arrived waits until a message can be read.
+func (p *peer) arrived(topic string, queue int32, o int64) {
+	p.t.Helper()
+	require.Eventually(p.t, func() bool { return p.maxOffset(topic, queue) > o }, waitLimit, waitStep)
 }
 
 func pullHeader(group, topic string, queue int32, from int64) *protocol.PullMessageRequest {

@@ -104,11 +104,12 @@ func freePortWithVIP(t *testing.T) int {
 func TestScenario6_17(t *testing.T) {
 	p := newPeer(t)
 	name := func(n int) string { return strings.Repeat("n", n) }
-	p.send(name(127), 0, "x")
+	p.arrived(name(127), 0, p.send(name(127), 0, "x").QueueOffset)
 	require.Equal(t, []string{"x"}, p.bodies(name(127), 0, 0))
 	p.refused(protocol.InvalidParameter, protocol.SendMessageV2, sendHeader(name(128), 0), []byte("x"), "127")
 	group := name(120)
 	p.beat("c", group, subscription{name(127), "*", nil, 1})
 	sent := p.send(protocol.RetryTopic(group), 0, "retried")
+	p.arrived(protocol.RetryTopic(group), 0, sent.QueueOffset)
 	require.Equal(t, []string{"retried"}, p.bodies(protocol.RetryTopic(group), 0, sent.QueueOffset))
 }

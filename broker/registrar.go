@@ -16,8 +16,8 @@ import (
 type identity struct {
 	cluster   string
 	name      string
-	id        int64
-	addr      string // advertised, host:port
+	id        func() int64 // it changes when roles are switched
+	addr      string       // advertised, host:port
 	haAddr    string
 	heartbeat time.Duration // how often it registers
 }
@@ -29,6 +29,8 @@ type registrar struct {
 	topics *state.Topics
 	client *remoting.Client
 	log    *slog.Logger
+	// onMaster is told whom a name server takes for the group's master, and where its HA port is; empty: nobody.
+	onMaster func(addr, haAddr string)
 	// perm is what every topic's permission is cut down to.
 	perm func() int32
 
@@ -68,10 +70,11 @@ func newRegistrar(self identity, topics *state.Topics, client *remoting.Client, 
 }
 
 // start registers at the name servers, and waits a short time for them to know the broker; it goes on without those
-// that are away. Everything ends when ctx does, see wait.
+// that are away. Everything ends when ctx does, see wait; then it may be started again.
 func (g *registrar) start(ctx context.Context, addrs []string) {
 	g.mu.Lock()
 	g.run = ctx
+	clear(g.links)
 	g.mu.Unlock()
 	g.SetNameServers(addrs)
 	g.topicsChanged(state.TopicChange{})
@@ -81,6 +84,9 @@ func (g *registrar) start(ctx context.Context, addrs []string) {
 func (g *registrar) SetNameServers(addrs []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.run == nil {
+		return // it will be started with the list as it is then
+	}
 	wanted := map[string]bool{}
 	for _, addr := range addrs {
 		wanted[addr] = true
@@ -276,7 +282,7 @@ func (g *registrar) send(
 	}
 	header := &protocol.RegisterBrokerRequest{
 		BrokerName: g.self.name, BrokerAddr: g.self.addr, ClusterName: g.self.cluster,
-		HAServerAddr: g.self.haAddr, BrokerID: g.self.id, BodyCRC32: protocol.BodyCRC(body),
+		HAServerAddr: g.self.haAddr, BrokerID: g.self.id(), BodyCRC32: protocol.BodyCRC(body),
 	}
 	ctx, cancel := context.WithTimeout(ctx, registerTimeout)
 	defer cancel()
@@ -286,6 +292,10 @@ func (g *registrar) send(
 	}
 	if resp.Code != int32(protocol.Success) {
 		return errors.New("name server answers " + protocol.ResponseCode(resp.Code).String() + ": " + resp.Remark)
+	}
+	var told protocol.RegisterBrokerResponse
+	if err := resp.ReadHeader(&told); err == nil && g.onMaster != nil {
+		g.onMaster(told.MasterAddr, told.HAServerAddr)
 	}
 	return g.applyOrder(resp.Body)
 }
@@ -328,7 +338,7 @@ func (g *registrar) leave(l *link) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	header := &protocol.UnregisterBrokerRequest{
-		BrokerName: g.self.name, BrokerAddr: g.self.addr, ClusterName: g.self.cluster, BrokerID: g.self.id,
+		BrokerName: g.self.name, BrokerAddr: g.self.addr, ClusterName: g.self.cluster, BrokerID: g.self.id(),
 	}
 	if _, err := g.client.Call(ctx, l.addr, protocol.UnregisterBroker, header, nil, nil); err != nil {
 		g.log.Warn("not unregistered", "addr", l.addr, "err", err)

@@ -81,7 +81,9 @@ func startRegistrar(t testing.TB, n *nameServer, perm func() int32) (*registrar,
 	require.NoError(t, err)
 	client, err := remoting.NewClient(remoting.ClientConfig{Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
-	g := newRegistrar(identity{cluster: "c", name: "b", addr: "127.0.0.1:1", heartbeat: time.Hour}, topics, client, perm,
+	g := newRegistrar(identity{
+		cluster: "c", name: "b", id: func() int64 { return 0 }, addr: "127.0.0.1:1", heartbeat: time.Hour,
+	}, topics, client, perm,
 		slog.New(slog.DiscardHandler))
 	ctx, stop := context.WithCancel(context.Background())
 	t.Cleanup(func() {

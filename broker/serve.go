@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -16,8 +17,8 @@ import (
 // serve runs the broker's loops until ctx is done or one of them fails, then stops them from the front to the back: no
 // new work, answers for what is in flight, and only then the store. It closes started when clients may come.
 //
-//	front: registrar, server, processor (held pulls)   ends first, in this order
-//	back:  delayed messages, consumer offsets, store   ends when nothing can call it any more
+//	front: group (registrar, delayed messages), server, processor (held pulls)   ends first, in this order
+//	back:  HA port, consumer offsets, store                                     ends when nothing can call it any more
 func (b *Broker) serve(ctx context.Context, started chan<- struct{}) error {
 	// The back outlives ctx; a back loop that dies takes the front with it.
 	backRoot, stopBack := context.WithCancel(context.WithoutCancel(ctx))
@@ -25,7 +26,7 @@ func (b *Broker) serve(ctx context.Context, started chan<- struct{}) error {
 	back, backCtx := errgroup.WithContext(backRoot)
 	back.Go(func() error { return b.store.Run(backCtx) })
 	back.Go(func() error { return b.offsets.Run(backCtx) })
-	back.Go(func() error { return b.delay.Run(backCtx) })
+	back.Go(func() error { return b.group.serve(backCtx) })
 
 	frontRoot, stopFront := context.WithCancel(ctx)
 	defer stopFront()
@@ -83,15 +84,14 @@ func (b *Broker) permission() int32 {
 	return perm
 }
 
-// register waits for the server to listen, then keeps the name servers informed until ctx is done.
+// register waits for the server to listen, then plays the broker's role in its group, which keeps the name servers
+// informed, until ctx is done.
 func (b *Broker) register(ctx context.Context, started chan<- struct{}) error {
 	select {
 	case <-b.server.Ready():
 	case <-ctx.Done():
 		return nil
 	}
-	settings := b.settings.Get()
-	b.registrar.start(ctx, settings.Namesrv)
 	b.topics.OnChange(b.registrar.topicsChanged)
 	b.settings.OnChange(func(before, after *config.Broker) {
 		b.registrar.SetNameServers(after.Namesrv)
@@ -99,11 +99,13 @@ func (b *Broker) register(ctx context.Context, started chan<- struct{}) error {
 			b.registrar.RegisterAll()
 		}
 	})
-	b.log.Info("broker started", "addr", b.addr, "broker", settings.Name)
-	close(started)
-	<-ctx.Done()
-	b.registrar.wait()
-	return nil
+	var once sync.Once
+	return b.group.run(ctx, func() {
+		once.Do(func() {
+			b.log.Info("broker started", "addr", b.addr, "broker", b.settings.Get().Name)
+			close(started)
+		})
+	})
 }
 
 // serverConfig has one lane for each class of work, so that a flood of one does not keep the others waiting.
@@ -125,6 +127,19 @@ func (b *Broker) serverConfig(s *config.Broker) remoting.ServerConfig {
 	}
 }
 
+// lane is the state of a lane's queue. The lanes are there when a request is.
+func (b *Broker) lane(i int) processor.Lane {
+	s := b.settings.Get()
+	capacity := s.SendQueue
+	switch i {
+	case processor.LanePull:
+		capacity = s.PullQueue
+	case processor.LaneClient:
+		capacity = s.BeatQueue
+	}
+	return processor.Lane{Waiting: b.server.Stats().Lanes[i].Waiting, Capacity: capacity}
+}
+
 // closeFiles gives back what build has opened, whatever of it there is.
 func (b *Broker) closeFiles() error {
 	var errs []error
@@ -142,6 +157,9 @@ func (b *Broker) closeFiles() error {
 	}
 	if b.store != nil {
 		errs = append(errs, b.store.Close())
+	}
+	if b.group != nil {
+		_ = b.group.listener.Close() // it is closed already, unless the broker never ran
 	}
 	return errors.Join(errs...)
 }

@@ -55,7 +55,7 @@ func (p *Processor) sendMessage(_ context.Context, r *remoting.Request) (protoco
 	if err != nil {
 		return p.sendRefused(err)
 	}
-	appended, err := p.store.Append(s.messages...)
+	appended, err := p.put(s.messages...)
 	if err != nil {
 		return p.sendRefused(err)
 	}
@@ -84,19 +84,21 @@ func (p *Processor) whenSafe(r *remoting.Request, s *sendScratch, appended store
 	if wait, ok := message.Property(s.messages[0].Properties, message.PropertyWaitStore); ok && string(wait) == "false" {
 		return reply, nil
 	}
-	if p.syncMaster {
-		// There is no replication yet, so there is no slave: the message is stored here and nowhere else.
-		reply.Code, reply.Remark = protocol.SlaveNotAvailable, "stored, but brokerRole is SYNC_MASTER and no slave is connected"
-	}
-	return p.whenFlushed(r, reply, appended)
+	return p.whenStored(r, reply, appended)
 }
 
-// whenFlushed gives the answer to a request whose message is stored: at once or, with SYNC_FLUSH, when it is flushed.
-func (p *Processor) whenFlushed(r *remoting.Request, reply protocol.Reply, appended store.Appended) (protocol.Reply, error) {
-	if !p.syncFlush {
+// whenStored gives the answer to a request whose message is written: at once or, with SYNC_FLUSH and SYNC_MASTER, when it
+// is flushed and slaves have it, too.
+func (p *Processor) whenStored(r *remoting.Request, reply protocol.Reply, appended store.Appended) (protocol.Reply, error) {
+	replicate := p.slaves.Sync()
+	switch {
+	case p.syncFlush:
+		p.safe.wait(r, reply, appended.End, replicate)
+	case replicate:
+		p.safe.replicate(r, reply, appended.End)
+	default:
 		return reply, nil
 	}
-	p.safe.wait(r, reply, appended.End)
 	return protocol.Reply{}, errLater
 }
 
@@ -119,6 +121,9 @@ func (p *Processor) messageIDs(appended store.Appended) string {
 func (p *Processor) topicForSend(h *protocol.SendMessageRequest) (*protocol.TopicConfig, error) {
 	if err := p.takesMessages(); err != nil {
 		return nil, err
+	}
+	if least := p.settings().MinInSync; least > 1 && p.slaves.Sync() && 1+p.slaves.InSync() < least {
+		return nil, refuse(protocol.SystemError, "in-sync replicas not enough: %d, minInSyncReplicas is %d", 1+p.slaves.InSync(), least)
 	}
 	if protocol.IsClosedTopic(h.Topic) {
 		return nil, refuse(protocol.NoPermission, "topic %s is the broker's own: sending to it is not allowed", h.Topic)

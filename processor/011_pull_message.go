@@ -214,11 +214,12 @@ func (p *Processor) answerPull(q *pull, suspend time.Duration) (protocol.Reply, 
 	if err != nil {
 		return protocol.Reply{}, err
 	}
-	v := locate(found, q.from, p.given(q.topic, q.queue, found.High))
+	v := locate(found, q.from, p.known(q, found.High))
 	if v.hold && suspend > 0 && p.park(q, min(suspend, maxSuspend)) {
 		return protocol.Reply{}, errLater
 	}
-	reply := pullReply(v, found.Low, found.High)
+	p.traffic.pulled(found.Count)
+	reply := p.pullReply(q, v, found)
 	if v.code == protocol.PullOffsetMoved {
 		p.log.Warn("pull offset moved", "topic", q.topic, "queue", q.queue, "group", q.group, "qoff", q.from,
 			"next", v.next, "client", q.request.Conn.RemoteAddr(), "reason", v.remark)
@@ -232,10 +233,26 @@ func (p *Processor) answerPull(q *pull, suspend time.Duration) (protocol.Reply, 
 	return reply, nil
 }
 
-// given is the highest next offset that a queue is known to have ever had; high is its end.
-func (p *Processor) given(topic string, queue int32, high offset.Queue) offset.Queue {
+// known is what beside the queue, which ends at high, decides about a pull.
+func (p *Processor) known(q *pull, high offset.Queue) known {
+	s := p.peers.Standing()
+	return known{
+		given: p.given(q.topic, q.queue, q.from, high),
+		slave: !s.Master, short: p.store.Low() > s.MasterLow,
+	}
+}
+
+// given is the highest next offset that a queue, which ends at high, is known to have ever had, as far as it matters for
+// an offset at: it is not looked for when that is below.
+func (p *Processor) given(topic string, queue int32, at, high offset.Queue) offset.Queue {
+	if at <= high {
+		return high
+	}
 	committed, _ := p.offsets.Highest(topic, queue)
-	return max(high, committed)
+	if high = max(high, committed); at <= high {
+		return high
+	}
+	return max(high, p.store.Given(topic, queue)) // the end that readers see is a moment behind what was stored
 }
 
 // park holds a pull; it says no when the broker stops.
@@ -267,17 +284,36 @@ func (p *Processor) answerHeld(q *pull) {
 // resetReply tells a consumer the offset that an operator chose for it.
 func (p *Processor) resetReply(q *pull, reset offset.Queue) protocol.Reply {
 	b, _ := p.store.Bounds(q.topic, q.queue)
-	return pullReply(verdict{code: protocol.PullOffsetMoved, remark: "OFFSET_RESET", next: reset}, b.Low, b.High)
+	return p.pullReply(q, verdict{code: protocol.PullOffsetMoved, remark: "OFFSET_RESET", next: reset}, store.Batch{Bounds: b})
 }
 
-func pullReply(v verdict, low, high offset.Queue) protocol.Reply {
+func (p *Processor) pullReply(q *pull, v verdict, found store.Batch) protocol.Reply {
 	return protocol.Reply{
 		Code:   v.code,
 		Remark: v.remark,
 		Header: &protocol.PullMessageResponse{
-			NextBeginOffset: int64(v.next),
-			MinOffset:       int64(low),
-			MaxOffset:       int64(high),
+			NextBeginOffset:      int64(v.next),
+			MinOffset:            int64(found.Low),
+			MaxOffset:            int64(found.High),
+			SuggestWhichBrokerID: p.whoIsNext(q, v, found),
 		},
 	}
+}
+
+// whoIsNext is the id of the broker that the consumer is to ask next: the master, or a slave when slaves may be read from
+// and the consumer is so far behind that the master would have to read from the disk.
+func (p *Processor) whoIsNext(q *pull, v verdict, found store.Batch) int64 {
+	s := p.settings()
+	if !s.SlaveRead || !p.peers.Standing().Master {
+		return 0
+	}
+	group, ok := p.groups.Get(q.group)
+	if !ok {
+		return 0
+	}
+	if behind := int64(p.store.Written() - found.LastPhysical); v.code == protocol.Success &&
+		behind > p.memory/100*int64(s.MemoryRatio) && p.slaves.InSync() > 0 {
+		return group.WhichBrokerWhenConsumeSlowly
+	}
+	return group.BrokerID
 }

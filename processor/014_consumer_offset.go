@@ -78,9 +78,9 @@ func (p *Processor) updateConsumerOffset(_ context.Context, r *remoting.Request)
 // commit stores a consumer's progress, or refuses an offset that the queue can't have had.
 func (p *Processor) commit(r *remoting.Request, group, topic string, queue int32, o offset.Queue) error {
 	b, _ := p.store.Bounds(topic, queue)
-	known := p.given(topic, queue, b.High)
-	if o > known { // the queue's end, which readers see, is a moment behind what was stored
-		known = max(known, p.store.Given(topic, queue))
+	known := p.given(topic, queue, o, b.High)
+	if !p.peers.Standing().Master {
+		known = -1 // the master may have given out what this broker does not have yet
 	}
 	_, err := p.offsets.Commit(state.Commit{Group: group, Topic: topic, Queue: queue, Offset: o, Known: known})
 	if err != nil {

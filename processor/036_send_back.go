@@ -53,11 +53,11 @@ func (p *Processor) sendBack(_ context.Context, r *remoting.Request) (protocol.R
 	if _, _, err := p.delay.Rewrite(&m, nil); err != nil {
 		return protocol.Reply{}, err
 	}
-	appended, err := p.store.Append(m)
+	appended, err := p.put(m)
 	if err != nil {
 		return protocol.Reply{}, err
 	}
-	return p.whenFlushed(r, protocol.Reply{}, appended)
+	return p.whenStored(r, protocol.Reply{}, appended)
 }
 
 // retryLimit is how often a message is tried again for a group: the client's own limit counts, if it can name one.

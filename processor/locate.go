@@ -14,15 +14,23 @@ type verdict struct {
 	hold   bool // park the request, if it may be parked, until a message with this offset arrives
 }
 
-// locate decides what to tell a consumer that asked for offset from, given what the store found there. given is the
-// highest next offset that this queue is known to have ever had: its own end, or an offset that some group committed.
+// known is what beside the queue itself decides about an offset.
+type known struct {
+	// given is the highest next offset that this queue is known to have ever had: its own end, an offset that was kept
+	// free, or one that some group committed.
+	given offset.Queue
+	// slave: the queue is a copy, and may lack what its master has at its end, and with short at its beginning, too.
+	slave, short bool
+}
+
+// locate decides what to tell a consumer that asked for offset from, given what the store found there.
 //
 // The one rule behind the table: next is never less than from, unless from was never given out (promise P1 in
 // docs/never-backwards.md). A master that came back with less than it had holds the position of a consumer that is
-// ahead; RocketMQ moves it to the queue's end, or to 0.
+// ahead, and a slave that is behind does; RocketMQ's master moves it to the queue's end, or to 0.
 //
 // It has no clock, disk or socket in it.
-func locate(b store.Batch, from, given offset.Queue) verdict {
+func locate(b store.Batch, from offset.Queue, k known) verdict {
 	switch b.Status {
 	case store.Found:
 		return verdict{code: protocol.Success, remark: "FOUND", next: b.Next}
@@ -37,15 +45,18 @@ func locate(b store.Batch, from, given offset.Queue) verdict {
 		}
 		return verdict{code: protocol.PullNotFound, remark: remark, next: from, hold: true}
 	case store.BelowLow:
+		if k.slave && k.short {
+			return verdict{code: protocol.PullNotFound, remark: "OFFSET_TOO_SMALL", next: from, hold: true}
+		}
 		return verdict{code: protocol.PullOffsetMoved, remark: "OFFSET_TOO_SMALL", next: b.Low}
 	case store.BeyondEnd, store.NoQueue:
 		switch {
-		case from <= given:
+		case k.slave || from <= k.given:
 			return verdict{code: protocol.PullNotFound, remark: "OFFSET_OVERFLOW_ONE", next: from, hold: true}
 		case b.High == 0:
-			return verdict{code: protocol.PullNotFound, remark: "NO_MESSAGE_IN_QUEUE", next: given}
+			return verdict{code: protocol.PullNotFound, remark: "NO_MESSAGE_IN_QUEUE", next: k.given}
 		default:
-			return verdict{code: protocol.PullOffsetMoved, remark: "OFFSET_OVERFLOW_BADLY", next: max(b.High, given)}
+			return verdict{code: protocol.PullOffsetMoved, remark: "OFFSET_OVERFLOW_BADLY", next: max(b.High, k.given)}
 		}
 	}
 	// impossible: the cases above are all that store.Status has; a test walks over them.

@@ -36,7 +36,7 @@ func TestLocate(t *testing.T) {
 		{"queue not written yet", store.NoQueue, 0, 0, 0, 0, 0, verdict{protocol.PullNotFound, "OFFSET_OVERFLOW_ONE", 0, true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := locate(store.Batch{Status: c.status, Bounds: store.Bounds{Low: c.low, High: c.high}, Next: c.next}, c.from, c.given)
+			got := locate(store.Batch{Status: c.status, Bounds: store.Bounds{Low: c.low, High: c.high}, Next: c.next}, c.from, known{given: c.given})
 			require.Equal(t, c.want, got)
 		})
 	}
@@ -53,7 +53,18 @@ func TestLocateNeverGoesBack(t *testing.T) {
 				for from := range offset.Queue(n + 4) {
 					b := situation(low, high, from)
 					seen[b.Status] = true
-					v := locate(b, from, given)
+					v := locate(b, from, known{given: given})
+					for _, short := range []bool{false, true} {
+						// A slave may lack what its master has: it moves nobody, except past what is gone on both.
+						s := locate(b, from, known{given: given, slave: true, short: short})
+						require.GreaterOrEqual(t, s.next, from)
+						if from < low && high > 0 && short || b.Status == store.BeyondEnd || b.Status == store.NoQueue {
+							require.Equal(t, verdict{s.code, s.remark, from, true}, s)
+							require.Equal(t, protocol.PullNotFound, s.code)
+						} else {
+							require.Equal(t, v, s)
+						}
+					}
 					if v.next < from {
 						require.Greater(t, from, given, "low %d high %d from %d given %d: sent back to %d", low, high, from, given, v.next)
 						require.GreaterOrEqual(t, v.next, given, "sent back below what was given out")

@@ -39,6 +39,9 @@ type Config struct {
 	Group     Group
 	StoreHost netip.AddrPort // what message ids name: the advertised address
 	Memory    int64          // of this machine, bytes; decides what counts as a young queue
+	// Lane tells the state of a lane's queue, Room that of the disk that holds a folder.
+	Lane func(lane int) Lane
+	Room func(dir string) (Room, error)
 	// SaveSetting writes a changed setting to the file that the broker was started with; nil when there was none.
 	SaveSetting func(key, value string) error
 	Logger      *slog.Logger
@@ -56,6 +59,8 @@ type Processor struct {
 	clients   *state.Clients
 	locks     *state.Locks
 	live      *config.Live[config.Broker]
+	slaves    *ha.Replicas
+	peers     Group
 	log       *slog.Logger
 
 	brokerName  string
@@ -66,6 +71,9 @@ type Processor struct {
 	sendMarks   []byte        // properties that every sent message gets
 	sendExtra   []protocol.KV // fields that every answer to a send has
 	uniqueIDs   *message.UniqueIDs
+	lane        func(int) Lane
+	room        func(string) (Room, error)
+	traffic     *traffic
 	holds       *holds
 	safe        *safety
 }
@@ -90,6 +98,9 @@ func New(c Config) *Processor {
 		memory:      c.Memory,
 		syncFlush:   settings.Flush == config.SyncFlush,
 		uniqueIDs:   message.NewUniqueIDs(c.StoreHost.Addr(), uint32(time.Now().UnixNano()), time.Now),
+		lane:        c.Lane,
+		room:        c.Room,
+		traffic:     newTraffic(time.Now()),
 		holds:       newHolds(),
 		safe:        newSafety(c.Store, c.Replicas, settings.SyncFlushWait),
 	}
@@ -122,6 +133,7 @@ func (p *Processor) Run(ctx context.Context) error {
 	loops.Go(func() { p.holds.runDeadlines(ctx) })
 	loops.Go(func() { p.safe.run(ctx) })
 	loops.Go(func() { p.expireClients(ctx) })
+	loops.Go(func() { p.traffic.run(ctx) })
 	loops.Wait()
 	return nil
 }

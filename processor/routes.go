@@ -61,6 +61,7 @@ var routes = map[protocol.RequestCode]route{
 	protocol.GetMinOffset:            {LaneAdmin, anyone, (*Processor).minOffset},
 	protocol.GetEarliestMsgStoreTime: {LaneAdmin, serving, (*Processor).earliestStoreTime},
 
+	protocol.GetBrokerRuntimeInfo: {LaneAdmin, anyone, (*Processor).runtimeInfo},
 	protocol.GetAllConsumerOffset: {LaneAdmin, anyone, (*Processor).allConsumerOffsets},
 	protocol.GetAllDelayOffset:    {LaneAdmin, anyone, (*Processor).allDelayOffsets},
 
@@ -79,14 +80,14 @@ var routes = map[protocol.RequestCode]route{
 	protocol.InvokeBrokerToResetOffset:        {LaneAdmin, leading, (*Processor).resetOffset},
 	protocol.CleanExpiredConsumeQueue:         {LaneAdmin, anyone, (*Processor).cleanExpired},
 	protocol.DeleteExpiredCommitLog:           {LaneAdmin, anyone, (*Processor).cleanExpired},
-	protocol.GetBrokerHAStatus: {LaneAdmin, anyone, (*Processor).haStatus},
-	protocol.GetReplicaStatus:  {LaneAdmin, anyone, (*Processor).replicaStatus},
-	protocol.OpenMaster:        {LaneAdmin, anyone, (*Processor).openMaster},
-	protocol.SwitchMaster:      {LaneAdmin, leading, (*Processor).switchMaster},
-	protocol.TakeOver:          {LaneAdmin, anyone, (*Processor).takeOver},
+	protocol.GetBrokerHAStatus:                {LaneAdmin, anyone, (*Processor).haStatus},
+	protocol.GetReplicaStatus:                 {LaneAdmin, anyone, (*Processor).replicaStatus},
+	protocol.OpenMaster:                       {LaneAdmin, anyone, (*Processor).openMaster},
+	protocol.SwitchMaster:                     {LaneAdmin, leading, (*Processor).switchMaster},
+	protocol.TakeOver:                         {LaneAdmin, anyone, (*Processor).takeOver},
 
-	protocol.UpdateBrokerConfig:               {LaneAdmin, anyone, (*Processor).updateConfig},
-	protocol.GetBrokerConfig:                  {LaneAdmin, anyone, (*Processor).getConfig},
+	protocol.UpdateBrokerConfig: {LaneAdmin, anyone, (*Processor).updateConfig},
+	protocol.GetBrokerConfig:    {LaneAdmin, anyone, (*Processor).getConfig},
 }
 
 // LaneOf is the lane of a request code, for remoting's server.

@@ -7,18 +7,20 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ratchetmq/ratchet/ha"
 	"github.com/ratchetmq/ratchet/internal/offset"
 	"github.com/ratchetmq/ratchet/protocol"
 	"github.com/ratchetmq/ratchet/remoting"
 	"github.com/ratchetmq/ratchet/store"
 )
 
-// safety holds the answers to sends that are stored but not yet as safe as the broker's settings demand: not flushed
-// to disk. An answer leaves when the flush is done, with the code for "stored, but not yet safe" when that takes
-// longer than the limit.
+// safety holds the answers to sends that are stored but not yet as safe as the broker's settings demand: not flushed to
+// disk, or not with the slaves. An answer leaves when that is done, with the code for "stored, but not yet safe" when it
+// takes longer than the limit.
 type safety struct {
-	store *store.Store
-	limit time.Duration
+	store  *store.Store
+	slaves *ha.Replicas
+	limit  time.Duration // of the flush
 
 	mu      sync.Mutex
 	waiting []*unsafeReply // guarded by mu; all wait equally long, so the oldest is first
@@ -33,12 +35,27 @@ type unsafeReply struct {
 	answered atomic.Bool
 }
 
-func newSafety(s *store.Store, limit time.Duration) *safety {
-	return &safety{store: s, limit: limit, wakeup: make(chan struct{}, 1)}
+func newSafety(s *store.Store, slaves *ha.Replicas, limit time.Duration) *safety {
+	return &safety{store: s, slaves: slaves, limit: limit, wakeup: make(chan struct{}, 1)}
 }
 
-// wait answers r with reply once the log is flushed up to end.
-func (s *safety) wait(r *remoting.Request, reply protocol.Reply, end offset.Physical) {
+// replicate answers r with reply once slaves have the log up to end, or it is known that they will not in time.
+func (s *safety) replicate(r *remoting.Request, reply protocol.Reply, end offset.Physical) {
+	s.slaves.When(end, func(o ha.Outcome) {
+		switch o {
+		case ha.Replicated:
+		case ha.NotAvailable:
+			reply.Code, reply.Remark = protocol.SlaveNotAvailable, "stored, but not enough slaves are connected and in sync"
+		case ha.TimedOut:
+			reply.Code, reply.Remark = protocol.FlushSlaveTimeout, "stored, but no slave has it within slaveTimeout"
+		}
+		r.Reply(reply)
+	})
+}
+
+// wait answers r with reply once the log is flushed up to end, and then, if replicate says so, once slaves have it: they
+// get it meanwhile.
+func (s *safety) wait(r *remoting.Request, reply protocol.Reply, end offset.Physical, replicate bool) {
 	u := &unsafeReply{request: r, reply: reply, deadline: time.Now().Add(s.limit)}
 	s.mu.Lock()
 	s.dropAnswered()
@@ -57,6 +74,10 @@ func (s *safety) wait(r *remoting.Request, reply protocol.Reply, end offset.Phys
 			failed := errorReply(err)
 			failed.Extra = u.reply.Extra
 			u.request.Reply(failed)
+			return
+		}
+		if replicate {
+			s.replicate(u.request, u.reply, end)
 			return
 		}
 		u.request.Reply(u.reply)

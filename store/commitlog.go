@@ -39,8 +39,9 @@ type commitLog struct {
 	logger *slog.Logger
 	now    func() time.Time
 
-	grow    sync.Mutex // held while a segment is made
-	retryAt time.Time  // guarded by grow; when the disk was full, not to be tried again before
+	grow    sync.Mutex      // held while a segment is made
+	retryAt time.Time       // guarded by grow; when the disk was full, not to be tried again before
+	begin   offset.Physical // guarded by grow; no segment is made below, see Store.Begin
 
 	segments atomic.Pointer[[]*segment] // in order; a change makes a new slice
 
@@ -180,6 +181,9 @@ func (l *commitLog) ensure(pos offset.Physical) (*segment, error) {
 	defer l.grow.Unlock()
 	if seg := l.at(pos); seg != nil {
 		return seg, nil
+	}
+	if pos < l.begin {
+		return nil, fmt.Errorf("%w: the log begins at %d, not at %d", ErrNotFound, l.begin, pos)
 	}
 	if l.now().Before(l.retryAt) {
 		return nil, fmt.Errorf("%w: no room for the next segment", ErrFull)

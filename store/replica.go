@@ -153,25 +153,33 @@ func (s *Store) replicaLocked(pos offset.Physical, b []byte, blank bool) (wait o
 }
 
 // Stream takes another broker's log as the HA protocol brings it: in order, cut anywhere, with the unused rest of each
-// segment as so many bytes. Whole records are appended. It belongs to one goroutine.
+// segment as so many bytes. It takes whole records. It belongs to one goroutine.
 type Stream struct {
-	store *Store
-	next  offset.Physical // of the stream
-	skip  int64           // bytes of a segment's unused rest that are still to come
-	held  []byte          // the beginning of a record, up to next
+	size offset.Physical // of a segment
+	take func(pos offset.Physical, records []byte, blank bool) error
+	next offset.Physical // of the stream
+	skip int64           // bytes of a segment's unused rest that are still to come
+	held []byte          // the beginning of a record, up to next
 }
 
-// Stream begins at the log's end.
-func (s *Store) Stream() *Stream { return &Stream{store: s, next: s.Written()} }
+// Stream appends, from the log's end on.
+func (s *Store) Stream() *Stream {
+	return &Stream{size: offset.Physical(s.log.size), take: s.AppendReplica, next: s.Written()}
+}
+
+// RefillStream refills the gap that begins at a position.
+func (s *Store) RefillStream(at offset.Physical) *Stream {
+	return &Stream{size: offset.Physical(s.log.size), take: s.Refill, next: at}
+}
 
 // Next is the position of the bytes that are to come.
 func (t *Stream) Next() offset.Physical { return t.next }
 
-// Safe is up to where the stream has been appended: never more than has come.
+// Safe is up to where the stream has been taken: never more than has come.
 func (t *Stream) Safe() offset.Physical { return t.next - offset.Physical(len(t.held)) }
 
 // Write takes the next bytes, those at Next. An error that is message.ErrCorrupt says that they are no records of this
-// place: nothing from there on was appended.
+// place: nothing from there on was taken.
 func (t *Stream) Write(b []byte) error {
 	if n := min(int64(len(b)), t.skip); n > 0 {
 		t.skip -= n
@@ -181,7 +189,7 @@ func (t *Stream) Write(b []byte) error {
 	t.held = append(t.held, b...)
 	t.next += offset.Physical(len(b))
 	for len(t.held) > 0 {
-		more, err := t.append()
+		more, err := t.step()
 		if err != nil || !more {
 			return err
 		}
@@ -189,11 +197,10 @@ func (t *Stream) Write(b []byte) error {
 	return nil
 }
 
-// append appends what is whole, up to a segment's end; more says that there may be more to append.
-func (t *Stream) append() (more bool, err error) {
+// step takes what is whole, up to a segment's end; more says that there may be more to take.
+func (t *Stream) step() (more bool, err error) {
 	start := t.Safe()
-	size := offset.Physical(t.store.opts.SegmentSize)
-	seg := Span{start - start%size, start - start%size + size}
+	seg := Span{start - start%t.size, start - start%t.size + t.size}
 	n, blank := 0, false
 	var bad error
 	for n < len(t.held) && !blank && bad == nil {
@@ -217,7 +224,7 @@ func (t *Stream) append() (more bool, err error) {
 	if n == 0 && !blank {
 		return false, bad
 	}
-	if err := t.store.AppendReplica(start, t.held[:n], blank); err != nil {
+	if err := t.take(start, t.held[:n], blank); err != nil {
 		return false, err
 	}
 	rest := t.held[n:]
@@ -295,4 +302,35 @@ func (c *Comparison) nextRegion() error {
 		c.region.To, err = c.store.FirstRecord(c.pos + 1)
 	}
 	return err
+}
+
+// LastFile is the position of the first byte of the log's last file that has records.
+func (s *Store) LastFile() offset.Physical {
+	end := s.log.written.load()
+	return max(s.Low(), end-end%offset.Physical(s.log.size))
+}
+
+// SegmentSize is the size of a commit log file.
+func (s *Store) SegmentSize() int64 { return s.log.size }
+
+// Begin makes a log that has nothing begin at a position, the first of a segment, as another broker's does.
+func (s *Store) Begin(at offset.Physical) error {
+	s.dispatcher.mu.Lock()
+	defer s.dispatcher.mu.Unlock()
+	s.put.mu.Lock()
+	defer s.put.mu.Unlock()
+	if err := s.appendable(); err != nil {
+		return err
+	}
+	if s.Low() < s.log.written.load() || at < s.log.written.load() || int64(at)%s.log.size != 0 {
+		return fmt.Errorf("%w: a log [%d, %d) can't begin at %d", ErrOrder, s.Low(), s.log.written.load(), at)
+	}
+	s.log.grow.Lock()
+	s.log.begin = at
+	s.log.grow.Unlock()
+	s.log.written.raise(at)
+	s.log.flushed.raise(at)
+	s.dispatcher.done.raise(at)
+	s.put.prepareAt = 0
+	return s.log.dropHead(len(*s.log.segments.Load())) // made ahead of time, and empty
 }

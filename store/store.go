@@ -255,5 +255,8 @@ func (s *Store) Dispatched() offset.Physical { return s.dispatcher.done.load() }
 // Low is the position of the first byte that the log still has.
 func (s *Store) Low() offset.Physical { return s.log.low() }
 
+// WasClean says whether the stop before Open was in order.
+func (s *Store) WasClean() bool { return s.wasClean }
+
 // Damaged are the parts of the log that recovery could not read and skipped; their messages read as Hole.
 func (s *Store) Damaged() []Span { return s.damage }

@@ -19,7 +19,7 @@ type Broker struct {
 	IP2        string `prop:"brokerIP2"`                        // told to slaves; empty: as IP1
 	Port       int    `prop:"listenPort" default:"10911" range:"0..65535"`
 	BindAddr   string `prop:"bindAddress" default:"0.0.0.0"`
-	HAPort     int    `prop:"haListenPort" default:"10912" range:"0..65535"`
+	HAPort     int    `prop:"haListenPort" default:"0" range:"0..65535"` // 0: listenPort+1
 	RegionID   string `prop:"regionId" default:"DefaultRegion"`
 	Namesrv    List   `prop:"namesrvAddr,live"`
 	AddrServer bool   `prop:"fetchNamesrvAddrByAddressServer,unused" default:"false"` // accepted; the addresses come from namesrvAddr
@@ -34,14 +34,16 @@ type Broker struct {
 
 	// Replication.
 	Role             Role          `prop:"brokerRole" default:"ASYNC_MASTER"`
-	HAMasterAddr     string        `prop:"haMasterAddress,unused"` // empty: the name server says
-	SlaveTimeout     time.Duration `prop:"slaveTimeout,ms,unused" default:"3000" range:"1.."`
-	HAHousekeeping   time.Duration `prop:"haHousekeepingInterval,ms,unused" default:"20000" range:"1.."`
-	HAHeartbeat      time.Duration `prop:"haSendHeartbeatInterval,ms,unused" default:"5000" range:"1.."`
-	HABatchSize      int           `prop:"haTransferBatchSize,unused" default:"32768" range:"1024.."`
-	HASlaveBehindMax int64         `prop:"haSlaveFallbehindMax,unused" default:"268435456" range:"0.."`
-	InSyncReplicas   int           `prop:"inSyncReplicas,unused" default:"1" range:"1.."`
-	SlaveRead        bool          `prop:"slaveReadEnable,unused" default:"false"`
+	HAMasterAddr     string        `prop:"haMasterAddress"` // empty: the name server says
+	SlaveTimeout     time.Duration `prop:"slaveTimeout,ms" default:"3000" range:"1.."`
+	HAHousekeeping   time.Duration `prop:"haHousekeepingInterval,ms" default:"20000" range:"1.."`
+	HAHeartbeat      time.Duration `prop:"haSendHeartbeatInterval,ms" default:"5000" range:"1.."`
+	HABatchSize      int           `prop:"haTransferBatchSize" default:"32768" range:"1024.."`
+	HASlaveBehindMax int64         `prop:"haSlaveFallbehindMax" default:"268435456" range:"0.."`
+	InSyncReplicas   int           `prop:"inSyncReplicas" default:"1" range:"1.."`
+	MinInSync        int           `prop:"minInSyncReplicas" default:"1" range:"1.."` // with fewer, this broker included, a SYNC_MASTER takes no messages
+	LastFileOnly     bool          `prop:"syncFromLastFile" default:"false"`          // a slave without data begins at the master's last file
+	SlaveRead        bool          `prop:"slaveReadEnable,live" default:"false"`
 	OffsetCheckSlave bool          `prop:"offsetCheckInSlave,unused" default:"false"`
 
 	// The store.
@@ -150,11 +152,14 @@ type Broker struct {
 	MetricsAddr string `prop:"metricsAddr,unused"`
 	// MaxUnflushedBytes and MaxUnflushedMessages bound what a power cut can take: appends wait for the flush beyond.
 	MaxUnflushedBytes    int64 `prop:"maxUnflushedBytes" default:"268435456" range:"1048576.."`
-	MaxUnflushedMessages int64 `prop:"maxUnflushedMessages,unused" default:"1000000" range:"1000.."`
+	MaxUnflushedMessages int64 `prop:"maxUnflushedMessages" default:"1000000" range:"1000.."`
 	// RecoverTimeout bounds how long a master that may be behind waits for its replicas before it serves without them.
-	RecoverTimeout time.Duration `prop:"recoverFromReplicaTimeoutMs,ms,unused" default:"60000" range:"0.."`
+	RecoverTimeout time.Duration `prop:"recoverFromReplicaTimeoutMs,ms" default:"60000" range:"0.."`
+	// TrustPageCache: what was written before a kill is there after it, unless the machine was started anew in between.
+	// Switch it off where a file system can lose what was not flushed although the machine goes on.
+	TrustPageCache bool `prop:"pageCacheTrusted" default:"true"`
 	// Replicas are further addresses, host:port of the broker, to look for replicas at when the name server knows none.
-	Replicas List `prop:"replicaAddrs,unused"`
+	Replicas List `prop:"replicaAddrs"`
 }
 
 // LoadBroker reads a broker's file; empty text: the defaults alone. root is the store's folder when the file names

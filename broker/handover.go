@@ -1,0 +1,162 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ratchetmq/ratchet/ha"
+	"github.com/ratchetmq/ratchet/internal/config"
+	"github.com/ratchetmq/ratchet/internal/offset"
+	"github.com/ratchetmq/ratchet/processor"
+	"github.com/ratchetmq/ratchet/protocol"
+)
+
+const (
+	drainTimeout  = 30 * time.Second // for the slave to have everything
+	handOverAsk   = 10 * time.Second // for it to become the master
+	drainLook     = 20 * time.Millisecond
+	drainStill    = 5 // looks in a row at which the log has not grown
+	takeOverLimit = 8 * time.Second
+)
+
+// Switch makes a slave the master and this master its slave, without loss: no more messages are taken here, the slave gets
+// everything that was, and only then the roles change. When it fails this broker goes on as the master, once it knows that
+// the other has not become it.
+func (g *group) Switch(ctx context.Context, slave string) error {
+	peer := g.peers.Ask(ctx, slave)
+	switch {
+	case peer.Err != nil:
+		return fmt.Errorf("ask %s: %w", slave, peer.Err)
+	case peer.Java:
+		return fmt.Errorf("%s: %w", slave, errNotOurs)
+	case peer.Status.State != ha.StateFollowing || peer.Status.Waiting != "":
+		return fmt.Errorf("%s does not follow this master: %s %s", slave, peer.Status.State, peer.Status.Waiting)
+	}
+	role, id := g.now()
+	g.stand(processor.Standing{Master: true, Closed: "its role is being handed over to " + slave})
+	end, err := g.drain(ctx, slave)
+	if err != nil {
+		g.stand(processor.Standing{Master: true})
+		return err
+	}
+	order := protocol.TakeOverRequest{End: int64(end), ID: id, Role: role.String(), Master: g.broker.addr}
+	for _, e := range g.memory.Epochs() {
+		order.Epochs = append(order.Epochs, protocol.EpochStart{Epoch: e.Number, StartOffset: int64(e.Start)})
+	}
+	body, err := protocol.Marshal(order)
+	if err == nil {
+		err = g.call(ctx, slave, protocol.TakeOver, body)
+	}
+	if err == nil {
+		err = g.become(config.Slave, peer.Status.BrokerID, [2]string{slave, peer.Status.HAAddr})
+	}
+	if err != nil {
+		g.reopen()
+	}
+	return err
+}
+
+// drain waits until nothing is appended here any more, and the slave has it all.
+func (g *group) drain(ctx context.Context, slave string) (end offset.Physical, err error) {
+	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
+	defer cancel()
+	for still := 0; ; {
+		if now := g.broker.store.Written(); now != end {
+			end, still = now, 0
+		} else if still++; still >= drainStill {
+			peer := g.peers.Ask(ctx, slave)
+			if peer.Err == nil && offset.Physical(peer.Status.End) == end {
+				return end, nil
+			}
+		}
+		select {
+		case <-time.After(drainLook):
+		case <-ctx.Done():
+			return end, fmt.Errorf("%s does not come to the log's end %d: %w", slave, end, ctx.Err())
+		}
+	}
+}
+
+func (g *group) call(ctx context.Context, addr string, code protocol.RequestCode, body []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, handOverAsk)
+	defer cancel()
+	resp, err := g.broker.client.Call(ctx, addr, code, nil, nil, body)
+	if err != nil {
+		return err
+	}
+	if resp.Code != int32(protocol.Success) {
+		return fmt.Errorf("%s: %s", addr, resp.Remark)
+	}
+	return nil
+}
+
+// become changes the role, durably.
+func (g *group) become(role config.Role, id int64, master [2]string) error {
+	if err := g.memory.SetRole(ha.Switch{Configured: g.configured, Role: role.String(), ID: id}); err != nil {
+		return err
+	}
+	g.mu.Lock()
+	before := g.role
+	g.role, g.id, g.master, g.doubt = role, id, master, false
+	end := g.turn
+	g.mu.Unlock()
+	g.log.Warn("role changed", "before", before.String(), "after", role.String(), "id", id)
+	end()
+	return nil
+}
+
+// reopen is a new turn as master, which asks first whether the other has become it after all.
+func (g *group) reopen() {
+	g.mu.Lock()
+	g.doubt = true
+	end := g.turn
+	g.mu.Unlock()
+	end()
+}
+
+// TakeOver is a slave's part in Switch.
+func (g *group) TakeOver(ctx context.Context, order protocol.TakeOverRequest) error {
+	if g.Standing().Master {
+		return errors.New("this broker is the master")
+	}
+	if end := g.broker.store.Written(); int64(end) != order.End {
+		return fmt.Errorf("the log here ends at %d, the master's at %d", end, order.End)
+	}
+	var role config.Role
+	if err := role.UnmarshalText([]byte(order.Role)); err != nil || role == config.Slave {
+		return fmt.Errorf("%q is no master's role", order.Role)
+	}
+	if err := g.metadata.Fetch(ctx, order.Master, ha.AsSlave); err != nil {
+		return fmt.Errorf("tables of %s: %w", order.Master, err)
+	}
+	epochs := make([]ha.Epoch, len(order.Epochs))
+	for i, e := range order.Epochs {
+		epochs[i] = ha.Epoch{Number: e.Epoch, Start: offset.Physical(e.StartOffset)}
+	}
+	if err := g.memory.Adopt(epochs); err != nil {
+		return err
+	}
+	g.suspect.Store(false) // it has all that the master has
+	if err := g.become(role, order.ID, [2]string{}); err != nil {
+		return err
+	}
+	return g.opens(ctx)
+}
+
+// opens waits until this broker is an open master.
+func (g *group) opens(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, takeOverLimit)
+	defer cancel()
+	for {
+		if s := g.Standing(); s.Master && s.Closed == "" {
+			return nil
+		}
+		select {
+		case <-time.After(drainLook):
+		case <-ctx.Done():
+			return fmt.Errorf("not open as master: %w", ctx.Err())
+		}
+	}
+}

@@ -1,0 +1,113 @@
+package ha
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ratchetmq/ratchet/internal/offset"
+)
+
+// Survival is what a restarted broker can say of itself.
+type Survival struct {
+	End offset.Physical // where its log ends
+	Low offset.Physical
+	// Suspect: what was not flushed may be gone. A clean stop, the same boot of the kernel, and SYNC_FLUSH each rule it out.
+	Suspect bool
+	// Exposed: readers may have seen messages that no slave has. With ASYNC_MASTER always.
+	Exposed bool
+	Epoch   int32 // of its log's end
+}
+
+// Replica is another broker of the group, as far as it could be asked.
+type Replica struct {
+	Name     string // for people: address
+	Answered bool
+	Err      error // why it did not
+	Low, End offset.Physical
+	Epoch    int32           // of its log's end; 0: it does not know
+	Leads    bool            // it is an open master
+	Forked   offset.Physical // where its log was found to part from this one; 0: it was not
+}
+
+// Action is what a returning master does next.
+type Action uint8
+
+// The actions.
+const (
+	Wait  Action = iota // ask again in a moment
+	Fetch               // what From has and this broker does not
+	Cut                 // this log at From.Forked, then as before: From's is the later one
+	Open                // serve
+)
+
+// Decision is an action with its reasons.
+type Decision struct {
+	Action Action
+	From   int    // index of a replica, for Fetch and Cut
+	Why    string // for the operator
+	// What Open is to keep free: the log's positions, the queues' offsets that may have been given out.
+	LogGap, QueueGap bool
+}
+
+// Decide says what a master that was started does before it serves (P5). waited is how long it has asked already, limit
+// how long it does at most; forced is an operator's word to go on with what there is.
+//
+// Rules, in order: never be a second master; get what a replica has more; take the longer life of the log where two have
+// parted, and an operator's word where that can't be told; wait for a silent replica only if something can be missing;
+// and keep free whatever may have been given out and could not be got.
+func Decide(own Survival, others []Replica, waited, limit time.Duration, forced bool) Decision {
+	silent, behind := 0, make([]string, 0, len(others))
+	best := -1
+	for i, r := range others {
+		switch {
+		case !r.Answered:
+			silent++
+			behind = append(behind, r.Name)
+		case r.Leads && !forced:
+			return Decision{Action: Wait, Why: fmt.Sprintf("%s is the master now", r.Name)}
+		case r.Forked > 0:
+			if forced || r.Epoch < own.Epoch {
+				continue // what it has beyond is not this log's
+			}
+			if r.Epoch > own.Epoch {
+				return Decision{Action: Cut, From: i, Why: fmt.Sprintf("%s has gone on in a later epoch, from %d", r.Name, r.Forked)}
+			}
+			return Decision{Action: Wait, Why: fmt.Sprintf(
+				"the log of %s parts from this one at %d, and neither is the later: an operator must say whose counts", r.Name, r.Forked)}
+		case r.End > own.End && (best < 0 || cmp.Compare(r.End, others[best].End) > 0):
+			best = i
+		}
+	}
+	if best >= 0 && !forced {
+		if r := others[best]; r.Low > own.End && own.Low < own.End {
+			return Decision{Action: Wait, Why: fmt.Sprintf("%s begins at %d, behind this log's end %d", r.Name, r.Low, own.End)}
+		}
+		return Decision{Action: Fetch, From: best, Why: fmt.Sprintf("%s has the log up to %d", others[best].Name, others[best].End)}
+	}
+	missing := own.Suspect || own.End == 0 && len(others) > 0
+	if missing && silent > 0 && waited < limit && !forced {
+		slices.Sort(behind)
+		return Decision{Action: Wait, Why: fmt.Sprintf("messages may be missing here, and %s did not answer", strings.Join(behind, ", "))}
+	}
+	unknown := missing && (silent > 0 || best >= 0)
+	return Decision{
+		Action: Open, Why: openWhy(missing, silent, forced),
+		LogGap:   unknown,
+		QueueGap: unknown || own.Suspect && own.Exposed,
+	}
+}
+
+func openWhy(missing bool, silent int, forced bool) string {
+	switch {
+	case forced:
+		return "an operator said so"
+	case !missing:
+		return "nothing is missing"
+	case silent > 0:
+		return "the time to wait is over"
+	}
+	return "all replicas have been asked"
+}

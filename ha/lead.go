@@ -1,0 +1,326 @@
+package ha
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/ratchetmq/ratchet/internal/offset"
+	"github.com/ratchetmq/ratchet/store"
+)
+
+// LeaderOptions describe a Leader.
+type LeaderOptions struct {
+	Store    *store.Store
+	Peers    *Peers
+	Memory   *Memory
+	Metadata Tables
+	Dial     Dial
+	Sync     bool          // SYNC_MASTER
+	Limit    time.Duration // how long to wait for replicas that do not answer
+	// What a power cut can take: bytes of the log, messages of a queue.
+	BytesBound    int64
+	MessagesBound int64
+	// Suspect: what was not flushed before the start may be gone, see Memory.Awake.
+	Suspect   bool
+	OnWait    func(why string) // called when the reason to wait is a new one; may be nil
+	Heartbeat time.Duration    // [5 s]
+	Silence   time.Duration    // [20 s]
+	Logger    *slog.Logger
+}
+
+// Tables are topics, groups and offsets, as far as a returning master takes them over.
+type Tables interface {
+	// Merge adds what the broker at addr knows: nothing is removed, offsets only rise.
+	Merge(ctx context.Context, addr string) error
+	// Committed calls fn with the highest offset that any group has committed, for each queue.
+	Committed(fn func(topic string, queue int32, next offset.Queue))
+}
+
+// Leader is what a master does before it opens, and later when a replica comes back that has what is missing here.
+type Leader struct {
+	opts LeaderOptions
+	log  *slog.Logger
+
+	mu      sync.Mutex
+	waiting string // guarded by mu
+	forced  bool   // guarded by mu
+	poke    chan struct{}
+}
+
+// NewLeader makes a Leader.
+func NewLeader(o LeaderOptions) *Leader {
+	if o.Heartbeat <= 0 {
+		o.Heartbeat = 5 * time.Second
+	}
+	if o.Silence <= 0 {
+		o.Silence = 20 * time.Second
+	}
+	return &Leader{opts: o, log: o.Logger.With("component", "ha"), waiting: "replicas are being asked", poke: make(chan struct{}, 1)}
+}
+
+// Waiting says what keeps the master from opening.
+func (l *Leader) Waiting() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.waiting
+}
+
+// Force makes Prepare go on with what there is.
+func (l *Leader) Force() {
+	l.mu.Lock()
+	l.forced = true
+	l.mu.Unlock()
+	select {
+	case l.poke <- struct{}{}:
+	default:
+	}
+}
+
+const askPause = 500 * time.Millisecond
+
+// Prepare brings this broker to where it may serve as master, which may take until the time to wait is over: it has what
+// the replicas have, and what may have been given out and could not be got is kept free. exposed says that readers may have
+// seen, or may see now, what no slave has. An error means that ctx is done, or that the store has failed.
+func (l *Leader) Prepare(ctx context.Context) (exposed bool, err error) {
+	began := time.Now()
+	own := Survival{Suspect: l.opts.Suspect, Exposed: l.opts.Memory.Exposed() || !l.opts.Sync}
+	wasEmpty := l.opts.Store.Written() == 0
+	forks := map[string]offset.Physical{}
+	var peers []Peer
+	for {
+		peers = l.opts.Peers.All(ctx)
+		own.Low, own.End, own.Epoch = l.opts.Store.Low(), l.opts.Store.Written(), l.opts.Memory.Epoch()
+		others := replicas(peers, forks)
+		if wasEmpty && anyHas(others) { // the disk is a new one: what was on the old one may have been more than the others have
+			own.Suspect = true
+		}
+		l.mu.Lock()
+		forced := l.forced
+		l.mu.Unlock()
+		d := Decide(own, others, time.Since(began), l.opts.Limit, forced)
+		switch d.Action {
+		case Open:
+			return l.open(ctx, own, peers, d)
+		case Fetch:
+			err = l.fetch(ctx, &peers[d.From], forks)
+		case Cut:
+			_, err = l.opts.Store.Truncate(others[d.From].Forked)
+			delete(forks, peers[d.From].Addr)
+		case Wait:
+			err = errors.New(d.Why)
+		}
+		if err := l.opts.Store.Err(); err != nil {
+			return false, err
+		}
+		l.waits(d, err)
+		if err == nil {
+			continue
+		}
+		select {
+		case <-time.After(askPause):
+		case <-l.poke:
+		case <-ctx.Done():
+			return false, ctx.Err()
+		}
+	}
+}
+
+// waits notes what keeps the master closed, and logs it when it is new.
+func (l *Leader) waits(d Decision, err error) {
+	why := d.Why
+	if err != nil && d.Action != Wait {
+		why = fmt.Sprintf("%s, but: %v", d.Why, err)
+	}
+	l.mu.Lock()
+	before := l.waiting
+	l.waiting = why
+	l.mu.Unlock()
+	if before != why {
+		l.log.Warn("not open yet", "before", before, "after", why)
+		if l.opts.OnWait != nil {
+			l.opts.OnWait(why)
+		}
+	}
+}
+
+func replicas(peers []Peer, forks map[string]offset.Physical) []Replica {
+	list := make([]Replica, len(peers))
+	for i, p := range peers {
+		list[i] = Replica{Name: p.Addr, Answered: p.Err == nil, Err: p.Err}
+		if p.Err != nil {
+			continue
+		}
+		list[i].Low, list[i].End = offset.Physical(p.Status.Low), p.end()
+		list[i].Epoch = lastEpoch(epochsOf(p.Status.Epochs))
+		list[i].Leads = p.leads()
+		list[i].Forked = forks[p.Addr]
+	}
+	return list
+}
+
+func anyHas(list []Replica) bool {
+	for _, r := range list {
+		if r.End > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// fetch gets what a replica has and this broker does not, and what it knows.
+func (l *Leader) fetch(ctx context.Context, from *Peer, forks map[string]offset.Physical) error {
+	before := l.opts.Store.Written()
+	l.log.Info("catching up", "addr", from.Addr, "before", int64(before), "after", from.Status.End)
+	p := &puller{
+		store: l.opts.Store, dial: l.opts.Dial, silence: l.opts.Silence, heartbeat: l.opts.Heartbeat,
+		progress: func(offset.Physical, time.Time) {},
+	}
+	err := p.pull(ctx, from.Status.HAAddr, offset.Physical(from.Status.Low), from.end())
+	var fork *Fork
+	if errors.As(err, &fork) {
+		forks[from.Addr] = fork.At
+		l.log.Error("the log of a replica parts from this one", "addr", from.Addr, "phy", int64(fork.At))
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("fetch from %s: %w", from.Status.HAAddr, err)
+	}
+	if !from.Java {
+		if err := l.opts.Memory.Adopt(longer(l.opts.Memory.Epochs(), epochsOf(from.Status.Epochs))); err != nil {
+			return err
+		}
+	}
+	return flush(ctx, l.opts.Store, l.opts.Store.Written())
+}
+
+// longer is the list of epochs that goes further.
+func longer(a, b []Epoch) []Epoch {
+	if lastEpoch(b) > lastEpoch(a) {
+		return b
+	}
+	return a
+}
+
+// open takes over what the replicas know, and keeps free what may have been given out.
+func (l *Leader) open(ctx context.Context, own Survival, peers []Peer, d Decision) (exposed bool, err error) {
+	exposed = !l.opts.Sync || len(peers) == 0
+	for _, p := range peers {
+		if p.Err != nil {
+			exposed = true
+			continue
+		}
+		if p.end() < own.End {
+			exposed = true
+		}
+		if err := l.opts.Metadata.Merge(ctx, p.Addr); err != nil {
+			l.log.Error("tables of a replica not merged", "addr", p.Addr, "err", err)
+		}
+	}
+	if exposed {
+		// The limit of what readers see is about to be what slaves have; what is here already they see all the same.
+		if err := l.opts.Memory.Expose(); err != nil {
+			return exposed, err
+		}
+	}
+	lost := store.Lost{Queue: func(_ string, _ int32, next offset.Queue) offset.Queue {
+		if d.QueueGap {
+			next += offset.Queue(l.opts.MessagesBound)
+		}
+		return next
+	}}
+	if d.LogGap {
+		lost.Log = own.End + offset.Physical(l.opts.BytesBound)
+	}
+	l.opts.Metadata.Committed(func(topic string, queue int32, next offset.Queue) {
+		if next > l.opts.Store.Given(topic, queue) {
+			lost.Others = append(lost.Others, store.QueueSpan{Topic: topic, Queue: queue, To: next})
+		}
+	})
+	added, err := l.opts.Store.Leave(lost)
+	if err != nil {
+		return exposed, err
+	}
+	if len(added.Log)+len(added.Queues) > 0 {
+		l.log.Error("places are kept free for what was lost", "log", added.Log, "queues", len(added.Queues))
+	}
+	if err := flush(ctx, l.opts.Store, l.opts.Store.Written()); err != nil {
+		return exposed, err
+	}
+	if err := l.opts.Memory.Opened(l.opts.Store.Low(), l.opts.Store.Written(), exposed); err != nil {
+		return exposed, err
+	}
+	l.log.Info("open", "why", d.Why, "phy", int64(l.opts.Store.Written()), "epoch", l.opts.Memory.Epoch())
+	return exposed, nil
+}
+
+// ErrStranger: it can't be told which broker is at the other end of a connection.
+var ErrStranger = errors.New("no broker of the group is known there")
+
+// Shares is a Sender's question on an open master: whether the slave that goes on from a position has the same log up to
+// there. Our own slaves compare by themselves; a Java slave is read through its HA port. If the slave turns out to have
+// what belongs into a gap of this log, it is fetched first.
+func (l *Leader) Shares(ctx context.Context, remote net.Addr, at offset.Physical) error {
+	slave, err := l.find(ctx, remote, at)
+	if err != nil {
+		return err
+	}
+	if err := l.heal(ctx, slave); err != nil {
+		return fmt.Errorf("heal from %s: %w", slave.Addr, err)
+	}
+	if end := l.opts.Store.Written(); at > end {
+		return fmt.Errorf("%w: this log ends at %d, the slave %s goes on from %d", ErrDiverged, end, slave.Addr, at)
+	}
+	if !slave.Java {
+		return nil
+	}
+	p := &puller{
+		store: l.opts.Store, dial: l.opts.Dial, silence: l.opts.Silence, heartbeat: l.opts.Heartbeat,
+		progress: func(offset.Physical, time.Time) {},
+	}
+	return p.check(ctx, slave.Status.HAAddr, max(offset.Physical(slave.Status.Low), 0), at)
+}
+
+// find is the slave of the group at a remote address, which is no listening one: by host, and by what it has.
+func (l *Leader) find(ctx context.Context, remote net.Addr, at offset.Physical) (*Peer, error) {
+	host, _, err := net.SplitHostPort(remote.String())
+	if err != nil {
+		host = remote.String()
+	}
+	var found *Peer
+	for _, p := range l.opts.Peers.All(ctx) {
+		if p.Err != nil || p.Status.Role != slaveRole || !sameHost(ctx, host, p.Addr, p.Status.HAAddr) {
+			continue
+		}
+		if found == nil || p.end() == at {
+			found = &p
+		}
+	}
+	if found == nil {
+		return nil, fmt.Errorf("%w: %s", ErrStranger, remote)
+	}
+	return found, nil
+}
+
+func sameHost(ctx context.Context, host string, addrs ...string) bool {
+	for _, addr := range addrs {
+		name, _, err := net.SplitHostPort(addr)
+		if err != nil {
+			continue
+		}
+		if name == host {
+			return true
+		}
+		ips, err := net.DefaultResolver.LookupHost(ctx, name)
+		for _, ip := range ips {
+			if err == nil && ip == host {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,190 @@
+package ha
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/ratchetmq/ratchet/internal/atomicfile"
+	"github.com/ratchetmq/ratchet/internal/offset"
+	"github.com/ratchetmq/ratchet/internal/vfs"
+)
+
+// Epoch is a master's time: each one that opens begins a new one, with a number above all that it knows.
+type Epoch struct {
+	Number int32           `json:"epoch"`
+	Start  offset.Physical `json:"startOffset"`
+}
+
+// record is what a broker remembers for replication.
+type record struct {
+	Boot    string   `json:"boot"`    // the kernel's boot id while it ran last
+	Suspect bool     `json:"suspect"` // a power cut was noticed, and what it took was not yet made good
+	Exposed bool     `json:"exposed"` // see Survival
+	Epochs  []Epoch  `json:"epochs"`  // in order
+	Peers   []string `json:"peers"`   // addresses of brokers of the group, ever seen
+	Role    *Switch  `json:"role,omitempty"`
+}
+
+// Switch is a role that an operator's command gave a broker. It holds until the configuration says something else than it
+// said then.
+type Switch struct {
+	Configured string `json:"configured"` // role and id in the file, when it was switched
+	Role       string `json:"role"`
+	ID         int64  `json:"id"`
+}
+
+// Memory keeps the record, durably: a change is on the disk when the method returns. It is a file of Ratchet's own,
+// replication.json in the store's folder.
+type Memory struct {
+	fs   vfs.FS
+	path string
+
+	mu  sync.Mutex
+	now record // guarded by mu
+}
+
+// OpenMemory reads the record; without one all is as for a broker that never ran.
+func OpenMemory(fsys vfs.FS, root string) (*Memory, error) {
+	m := &Memory{fs: fsys, path: filepath.Join(root, "replication.json")}
+	_, err := atomicfile.Read(fsys, m.path, func(b []byte) error {
+		var r record
+		if err := json.Unmarshal(b, &r); err != nil {
+			return err
+		}
+		m.now = r
+		return nil
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return m, nil
+	}
+	return m, err
+}
+
+func (m *Memory) change(fn func(*record)) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	next := m.now
+	next.Epochs, next.Peers = slices.Clone(next.Epochs), slices.Clone(next.Peers)
+	fn(&next)
+	b, err := json.MarshalIndent(next, "", " ")
+	if err == nil {
+		err = atomicfile.Write(m.fs, m.path, b)
+	}
+	if err != nil {
+		return fmt.Errorf("remember: %w", err)
+	}
+	m.now = next
+	return nil
+}
+
+func (m *Memory) get() record {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.now
+}
+
+// Awake is called once after a start. lost says that a power cut may have taken what was not flushed, as far as it can be
+// seen without this memory; it is asked only when the boot can't be compared.
+func (m *Memory) Awake(boot string, clean, synced bool, lost func() bool) (suspect bool, err error) {
+	now := m.get()
+	switch {
+	case clean || synced:
+	case now.Boot != "" && boot != "":
+		suspect = now.Boot != boot
+	default:
+		suspect = lost()
+	}
+	suspect = suspect || now.Suspect && !synced
+	if now.Boot == boot && now.Suspect == suspect {
+		return suspect, nil
+	}
+	return suspect, m.change(func(r *record) { r.Boot, r.Suspect = boot, suspect })
+}
+
+// Opened begins an epoch at the log's end; what may have been missing is made good. Epochs that ended before the log's
+// beginning are forgotten.
+func (m *Memory) Opened(low, end offset.Physical, exposed bool) error {
+	return m.change(func(r *record) {
+		r.Suspect, r.Exposed = false, exposed
+		r.Epochs = append(r.Epochs, Epoch{lastEpoch(r.Epochs) + 1, end})
+		for len(r.Epochs) > 1 && (r.Epochs[1].Start <= low || r.Epochs[1].Start == r.Epochs[0].Start) {
+			r.Epochs = r.Epochs[1:]
+		}
+	})
+}
+
+// Expose notes that readers may see what no slave has, Covered that this is over.
+func (m *Memory) Expose() error {
+	if m.get().Exposed {
+		return nil
+	}
+	return m.change(func(r *record) { r.Exposed = true })
+}
+
+// Covered takes Expose back.
+func (m *Memory) Covered() error {
+	if !m.get().Exposed {
+		return nil
+	}
+	return m.change(func(r *record) { r.Exposed = false })
+}
+
+// Saw remembers the addresses of other brokers of the group.
+func (m *Memory) Saw(addrs []string) error {
+	now := m.get()
+	var news []string
+	for _, a := range addrs {
+		if !slices.Contains(now.Peers, a) {
+			news = append(news, a)
+		}
+	}
+	if len(news) == 0 {
+		return nil
+	}
+	return m.change(func(r *record) { r.Peers = append(r.Peers, news...) })
+}
+
+// Adopt takes over the epochs of the log that this broker follows.
+func (m *Memory) Adopt(epochs []Epoch) error {
+	if slices.Equal(m.get().Epochs, epochs) {
+		return nil
+	}
+	return m.change(func(r *record) { r.Epochs = epochs })
+}
+
+// Epochs are those of this broker's log.
+func (m *Memory) Epochs() []Epoch { return m.get().Epochs }
+
+// Epoch is the number of the last one, 0 when there is none.
+func (m *Memory) Epoch() int32 { return lastEpoch(m.get().Epochs) }
+
+func lastEpoch(list []Epoch) int32 {
+	if len(list) == 0 {
+		return 0
+	}
+	return list[len(list)-1].Number
+}
+
+// Peers are the addresses of other brokers of the group that were ever seen.
+func (m *Memory) Peers() []string { return m.get().Peers }
+
+// Exposed says whether readers may have seen what no slave has.
+func (m *Memory) Exposed() bool { return m.get().Exposed }
+
+// Role is the role that an operator's command gave this broker, if what the file says is still what it said then.
+func (m *Memory) Role(configured string) (Switch, bool) {
+	if s := m.get().Role; s != nil && s.Configured == configured {
+		return *s, true
+	}
+	return Switch{}, false
+}
+
+// SetRole remembers a switch.
+func (m *Memory) SetRole(s Switch) error {
+	return m.change(func(r *record) { r.Role = &s })
+}

@@ -1,0 +1,244 @@
+package ha
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/ratchetmq/ratchet/internal/offset"
+	"github.com/ratchetmq/ratchet/store"
+)
+
+// What a pull ends with, beside the errors of connection and store.
+var (
+	// ErrDiverged: the two logs have different bytes at one position. It comes as a *Fork when the position is known.
+	ErrDiverged = errors.New("the logs have diverged")
+	// ErrBehind: the other log ends before this one does.
+	ErrBehind = errors.New("the other log has less")
+	// ErrTooOld: the other log begins behind this one's end.
+	ErrTooOld = errors.New("the other log has lost what this one needs next")
+)
+
+// Fork says where two logs part: up to At they are the same.
+type Fork struct{ At offset.Physical }
+
+func (f *Fork) Error() string { return fmt.Sprintf("%v at %d", ErrDiverged, f.At) }
+
+// Unwrap is ErrDiverged.
+func (f *Fork) Unwrap() error { return ErrDiverged }
+
+// puller takes the log of another broker through its HA port.
+type puller struct {
+	store     *store.Store
+	dial      func(ctx context.Context, addr string) (net.Conn, error)
+	silence   time.Duration // nothing for so long ends the connection
+	heartbeat time.Duration // a report is sent at least so often
+	flushed   bool          // what is reported is on the disk
+	progress  func(at offset.Physical, now time.Time)
+}
+
+const (
+	firstWindow = 64 << 10
+	windowGrows = 16
+)
+
+// pull compares the end of this log with what the broker at addr has there, looking further back as long as they differ,
+// and then appends what comes, up to until, or without an end when until is negative. low is where the other log begins.
+// It returns a *Fork without having changed anything.
+func (p *puller) pull(ctx context.Context, addr string, low, until offset.Physical) error {
+	for window := offset.Physical(firstWindow); ; window *= windowGrows {
+		from, err := p.compareFrom(window, low)
+		if err != nil {
+			return err
+		}
+		err = p.session(ctx, addr, from, until)
+		var fork *Fork
+		if !errors.As(err, &fork) || fork.At > from || from <= max(low, p.store.Low()) {
+			return err // equal at least at the window's beginning: the fork is what it says, or there is nothing before
+		}
+	}
+}
+
+// compareFrom is where to begin: a window before this log's end, at a record.
+func (p *puller) compareFrom(window, low offset.Physical) (offset.Physical, error) {
+	end := p.store.Written()
+	begin := max(low, p.store.Low())
+	switch {
+	case p.store.Low() == end: // nothing here
+		return max(low, end), nil
+	case begin >= end:
+		return 0, fmt.Errorf("%w: it begins at %d, this one ends at %d", ErrTooOld, low, end)
+	}
+	for {
+		from, err := p.store.FirstRecord(max(begin, end-window))
+		if err != nil || from < end {
+			return from, err
+		}
+		if end-window <= begin {
+			return end, nil // nothing but damage or a gap that both have
+		}
+		window *= windowGrows
+	}
+}
+
+// session is one connection. from is in this log, or at its end.
+func (p *puller) session(ctx context.Context, addr string, from, until offset.Physical) error {
+	if p.store.Low() == p.store.Written() && from > p.store.Written() {
+		if err := p.store.Begin(from); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	conn, err := p.dial(ctx, addr)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	in := &intake{
+		puller: p, conn: conn, next: from, compare: p.store.Compare(from), end: p.store.Written(),
+		reported: from,
+	}
+	// A request of 0 would mean the last file. Each log's first byte is the first of a record's size, and 0.
+	request := max(from, 1)
+	if err := writeReport(conn, request); err != nil {
+		return err
+	}
+	if from == 0 {
+		if err := in.take([]byte{0}); err != nil {
+			return err
+		}
+	}
+	err = in.run(ctx, until)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+// intake is the receiving side of a session.
+type intake struct {
+	*puller
+	conn     net.Conn
+	next     offset.Physical // of the stream
+	compare  *store.Comparison
+	end      offset.Physical // of this log when the session began: up to there is compared
+	stream   *store.Stream   // behind it
+	reported offset.Physical
+}
+
+// run reads until the connection ends, or until is reached. Reports go out while nothing comes, too.
+func (in *intake) run(ctx context.Context, until offset.Physical) error {
+	have := make(chan offset.Physical)
+	ended := make(chan error, 1)
+	stop := make(chan struct{})
+	go func() { ended <- in.read(have, stop) }() // owned: by this function, which waits for it
+	tick := time.NewTicker(in.heartbeat)
+	defer tick.Stop()
+	at, err := in.reported, error(nil)
+	for err == nil && (until < 0 || at < until) {
+		select {
+		case at = <-have:
+			err = in.report(ctx, at, false)
+		case <-tick.C:
+			err = in.report(ctx, at, true)
+		case err = <-ended:
+			return err
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
+	close(stop)
+	_ = in.conn.Close()
+	<-ended // take must not go on when this function has returned
+	return err
+}
+
+// read takes frames, and says after each what is here.
+func (in *intake) read(have chan<- offset.Physical, stop <-chan struct{}) error {
+	f := frames{r: in.conn}
+	for {
+		if err := in.conn.SetReadDeadline(time.Now().Add(in.silence)); err != nil {
+			return err
+		}
+		at, body, err := f.next()
+		if err != nil {
+			return err
+		}
+		if at != in.next {
+			return fmt.Errorf("%w: for %d, %d is due", errFrame, at, in.next)
+		}
+		if err := in.take(body); err != nil {
+			return err
+		}
+		select {
+		case have <- in.safe():
+		case <-stop:
+			return nil
+		}
+	}
+}
+
+// take compares or appends the stream's next bytes.
+func (in *intake) take(b []byte) error {
+	if n := min(int64(len(b)), int64(in.end-in.next)); n > 0 {
+		differs, err := in.compare.Write(b[:n])
+		if err != nil {
+			return err
+		}
+		if differs >= 0 {
+			return &Fork{differs}
+		}
+		in.next += offset.Physical(n)
+		b = b[n:]
+	}
+	if len(b) == 0 {
+		return nil
+	}
+	if in.stream == nil {
+		in.stream = in.store.Stream()
+	}
+	in.next += offset.Physical(len(b))
+	return in.stream.Write(b)
+}
+
+// safe is up to where the other log is known to be here.
+func (in *intake) safe() offset.Physical {
+	if in.stream != nil {
+		return in.stream.Safe()
+	}
+	return in.next
+}
+
+// report says what is here, when that has changed or always.
+func (in *intake) report(ctx context.Context, at offset.Physical, always bool) error {
+	in.progress(at, time.Now())
+	if at <= in.reported && !always {
+		return nil
+	}
+	if in.flushed {
+		if err := flush(ctx, in.store, at); err != nil {
+			return err
+		}
+	}
+	in.reported = max(in.reported, at)
+	if err := in.conn.SetWriteDeadline(time.Now().Add(in.silence)); err != nil {
+		return err
+	}
+	return writeReport(in.conn, max(in.reported, 1))
+}
+
+// flush waits until the log is on the disk up to a position.
+func flush(ctx context.Context, s *store.Store, at offset.Physical) error {
+	done := make(chan error, 1)
+	s.WhenFlushed(at, func(err error) { done <- err })
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
