@@ -42,13 +42,17 @@ func TestTablesAreGivenWhenTheyHaveChanged(t *testing.T) {
 		}, nil)
 	}
 	commit(1)
-	for code, change := range map[protocol.RequestCode]func(){
-		protocol.GetAllTopicConfig: func() { p.createTopic("U", 4) },
-		protocol.GetAllSubscriptionGroupConfig: func() {
+	for _, c := range []struct {
+		code   protocol.RequestCode
+		change func()
+	}{
+		{protocol.GetAllTopicConfig, func() { p.createTopic("U", 4) }},
+		{protocol.GetAllConsumerOffset, func() { commit(2) }},
+		{protocol.GetAllSubscriptionGroupConfig, func() {
 			p.must(protocol.DeleteSubscriptionGroup, &protocol.DeleteSubscriptionGroupRequest{GroupName: "G"}, nil)
-		},
-		protocol.GetAllConsumerOffset: func() { commit(2) },
+		}},
 	} {
+		code := c.code
 		resp, mark := p.table(code, nil, "")
 		require.NotEmpty(t, resp.Body)
 		resp, again := p.table(code, nil, mark)
@@ -56,7 +60,7 @@ func TestTablesAreGivenWhenTheyHaveChanged(t *testing.T) {
 		require.Empty(t, resp.Body, "%s", code)
 		said, _ := resp.Fields.Get(protocol.FieldUnchanged)
 		require.Equal(t, "true", said)
-		change()
+		c.change()
 		resp, after := p.table(code, nil, mark)
 		require.NotEqual(t, mark, after, "%s", code)
 		require.NotEmpty(t, resp.Body)
@@ -146,4 +150,35 @@ func TestAllConsumerAndDelayOffsets(t *testing.T) {
 		require.NoError(t, protocol.Unmarshal(p.must(protocol.GetAllDelayOffset, nil, nil).Body, &delays))
 		return delays.OffsetTable[1] == 1
 	}, waitLimit, waitStep)
+}
+
+func TestRuntimeInfo(t *testing.T) {
+	p := newPeer(t, "messageDelayLevel=1h")
+	figures := func() map[string]string {
+		t.Helper()
+		var kv protocol.KVTable
+		require.NoError(t, protocol.Unmarshal(p.must(protocol.GetBrokerRuntimeInfo, nil, nil).Body, &kv))
+		return kv.Table
+	}
+	require.Equal(t, "-1", figures()["earliestMessageTimeStamp"])
+	p.sendMany("T", 0, 7)
+	p.send("T", 0, "late", "DELAY", "1")
+	require.Len(t, p.bodies("T", 0, 0), 7)
+	p.refused(protocol.MessageIllegal, protocol.SendMessage, sendHeader("T", 0), make([]byte, 5<<20))
+	require.Eventually(t, func() bool { return figures()["scheduleMessageOffset_1"] == "0,1" }, waitLimit, waitStep)
+	table := figures()
+	require.Equal(t, "8", table["msgPutTotalTodayNow"])
+	require.Equal(t, "7", table["msgGetTotalTodayNow"])
+	require.Equal(t, "1", table["putMessageFailedTimes"])
+	require.Equal(t, table["commitLogMaxOffset"], table["putMessageSizeTotal"])
+	require.Equal(t, "0", table["commitLogMinOffset"])
+	require.Equal(t, "true", table["brokerActive"])
+	require.Equal(t, "0", table["dispatchBehindBytes"])
+	require.Regexp(t, `^\d+(\.\d [KM]i| )B$`, table["remainHowManyDataToFlush"])
+	require.Regexp(t, `^Total : \d+\.\d [GTP]iB, Free : \d+\.\d [MGTP]iB\.$`, table["commitLogDirCapacity"])
+	require.Regexp(t, `^0\.\d{4}$`, table["commitLogDiskRatio"])
+	require.Equal(t, "0", table["sendThreadPoolQueueSize"])
+	require.Equal(t, "10000", table["sendThreadPoolQueueCapacity"])
+	require.Equal(t, "100000", table["pullThreadPoolQueueCapacity"])
+	require.NotEqual(t, "-1", table["earliestMessageTimeStamp"])
 }

@@ -203,7 +203,7 @@ func (t *traffic) report(table map[string]string, at time.Time) {
 	rates := func(of func(*sample) int64) string {
 		var text []string
 		for _, span := range spans {
-			then := t.samples[max(0, len(t.samples)-span)]
+			then := t.samples[max(0, len(t.samples)-1-span)]
 			rate := 0.0
 			if elapsed := at.Sub(then.at).Seconds(); elapsed > 0 {
 				rate = float64(of(&now)-of(&then)) / elapsed
