@@ -1,0 +1,188 @@
+//go:build conformance && linux
+
+package crash
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"text/tabwriter"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A storyKind is what runs as master or slave: "ratchet", or "java-" and a version.
+type storyKind string
+
+const ratchetKind storyKind = "ratchet"
+
+// version is that of a Java broker, "" of ours.
+func (k storyKind) version() string {
+	version, _ := strings.CutPrefix(string(k), "java-")
+	if k == ratchetKind {
+		return ""
+	}
+	return version
+}
+
+// A storyCase is one telling of the story.
+type storyCase struct {
+	master, slave storyKind
+}
+
+func (c storyCase) String() string { return string(c.master) + "/" + string(c.slave) }
+
+// ours says that the master is Ratchet, which keeps the promises.
+func (c storyCase) ours() bool { return c.master == ratchetKind }
+
+// storyCases are those of STORY_PAIRS, "master/slave,master/slave" or "all".
+func storyCases(t *testing.T) (all []storyCase) {
+	pairs := os.Getenv("STORY_PAIRS")
+	switch pairs {
+	case "":
+		pairs = "java-4.9.7/java-4.9.7"
+	case "all":
+		pairs = "ratchet/ratchet,ratchet/java-4.9.7,ratchet/java-5.4.0," +
+			"java-4.9.7/java-4.9.7,java-5.4.0/java-5.4.0,java-3.2.6/java-3.2.6"
+	}
+	known := map[string]bool{"ratchet": true, "java-3.2.6": true, "java-4.9.7": true, "java-5.4.0": true}
+	for pair := range strings.SplitSeq(pairs, ",") {
+		master, slave, _ := strings.Cut(pair, "/")
+		require.True(t, known[master] && known[slave], "STORY_PAIRS: %q is no pair", pair)
+		all = append(all, storyCase{storyKind(master), storyKind(slave)})
+	}
+	return all
+}
+
+// storyMessages is how many messages a telling has: CI's number, or STORY_MESSAGES.
+func storyMessages(t *testing.T) int {
+	text, ok := os.LookupEnv("STORY_MESSAGES")
+	if !ok {
+		return 3300
+	}
+	n, err := strconv.Atoi(text)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, n, 660, "STORY_MESSAGES")
+	return n
+}
+
+// TestPowerCutStory replays what was reported as ROCKETMQ-348: a master of two is killed, its disk has lost what was not
+// flushed, consumers go on at its slave, and it comes back with less than the slave has. README.md tells it phase by phase.
+func TestPowerCutStory(t *testing.T) {
+	messages := storyMessages(t)
+	var rows []*storyRow
+	for _, c := range storyCases(t) {
+		t.Run(c.String(), func(t *testing.T) {
+			row := newStory(t, c, messages).tell()
+			rows = append(rows, row)
+			row.judge(t, c)
+		})
+	}
+	t.Log("\n" + storyTable(rows))
+	if path := os.Getenv("STORY_JSON"); path != "" {
+		text, err := json.MarshalIndent(rows, "", "  ")
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(path, append(text, '\n'), 0o644))
+	}
+}
+
+// byPhase counts messages by the phase in which they were sent.
+type byPhase map[string]int
+
+func (b byPhase) total() (n int) {
+	for _, k := range b {
+		n += k
+	}
+	return n
+}
+
+func (b byPhase) String() string {
+	if b.total() == 0 {
+		return "0"
+	}
+	var parts []string
+	for _, phase := range []string{"warm", "p1", "p2", "p3a", "p3b"} {
+		if b[phase] > 0 {
+			parts = append(parts, fmt.Sprintf("%s %d", phase, b[phase]))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// A storyRow is what was counted in one telling.
+type storyRow struct {
+	Master, Slave string
+	Messages      int     // sent
+	SendOK        byPhase // acknowledged as being on both brokers
+	Other         byPhase // answered otherwise, or not at all
+	DiskLost      int     // SEND_OK messages that the master's disk lost
+	FromSlave     int     // SEND_OK messages that both groups read from the slave while the master was gone
+
+	Twice   map[string]byPhase // by group of consumers: delivered more than once; each further delivery counts
+	Lost    map[string]byPhase // SEND_OK, never delivered, and the master doesn't have it
+	Skipped map[string]byPhase // SEND_OK, never delivered, and the master has it
+
+	NotOnMaster, NotOnSlave byPhase // SEND_OK, not in the log at the end
+	Slots                   int     // (queue, offset) with different messages on the two brokers
+	OnlyMaster, OnlySlave   int     // (queue, offset) that only one of them has
+	BytesDiffer             int64   // of the two logs, where both have data
+	Seconds                 int
+}
+
+// judge demands of ours that nothing is wrong, and of Java's that the test sees what is known to be wrong.
+func (r *storyRow) judge(t *testing.T, c storyCase) {
+	if t.Failed() {
+		return
+	}
+	assert.Positive(t, r.DiskLost, "the disk has lost nothing: there is no story")
+	assert.Positive(t, r.FromSlave, "nothing was read from the slave: there is no story")
+	twice, lost, skipped := 0, 0, 0
+	for _, group := range storyGroups {
+		twice += r.Twice[group].total()
+		lost += r.Lost[group].total()
+		skipped += r.Skipped[group].total()
+	}
+	if c.ours() {
+		assert.Zero(t, twice, "consumed twice: %v", r.Twice)
+		assert.Zero(t, lost, "lost: %v", r.Lost)
+		assert.Zero(t, skipped, "skipped: %v", r.Skipped)
+		assert.Zero(t, r.NotOnMaster.total(), "SEND_OK, not on the master: %v", r.NotOnMaster)
+		assert.Zero(t, r.NotOnSlave.total(), "SEND_OK, not on the slave: %v", r.NotOnSlave)
+		assert.Zero(t, r.Slots, "places with different messages")
+		assert.Zero(t, r.BytesDiffer, "bytes that differ")
+		return
+	}
+	assert.Equal(t, r.DiskLost, r.NotOnMaster["p2"], "a Java master does not get back what its disk has lost")
+	assert.Positive(t, r.NotOnSlave["p3a"]+r.NotOnSlave["p3b"], "SEND_OK, not on the slave")
+	assert.Positive(t, r.Slots, "places with different messages")
+	assert.Positive(t, r.BytesDiffer, "bytes that differ")
+	if c.master == "java-3.2.6" {
+		for _, group := range storyGroups {
+			assert.GreaterOrEqual(t, r.Twice[group]["p1"], r.SendOK["p1"]/2, "%s consumes all of the one master again", group)
+		}
+	} else {
+		assert.Zero(t, twice, "consumed twice: %v", r.Twice)
+	}
+}
+
+// storyTable has one line for each telling.
+func storyTable(rows []*storyRow) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 1, ' ', 0)
+	fmt.Fprintln(w, "| master/slave\t| SEND_OK\t| lost by the disk\t| twice, Java\t| twice, Go\t| lost, Java\t| lost, Go"+
+		"\t| skipped, Java\t| skipped, Go\t| not on master\t| not on slave\t| slots differ\t| only on m/s\t| bytes differ\t| s |")
+	fmt.Fprintln(w, strings.Repeat("|---\t", 14)+"|---|")
+	for _, r := range rows {
+		java, golang := storyGroups[0], storyGroups[1]
+		fmt.Fprintf(w, "| %s/%s\t| %d\t| %d\t| %v\t| %v\t| %v\t| %v\t| %v\t| %v\t| %v\t| %v\t| %d\t| %d/%d\t| %d\t| %d |\n",
+			r.Master, r.Slave, r.SendOK.total(), r.DiskLost, r.Twice[java], r.Twice[golang], r.Lost[java], r.Lost[golang],
+			r.Skipped[java], r.Skipped[golang], r.NotOnMaster, r.NotOnSlave, r.Slots, r.OnlyMaster, r.OnlySlave,
+			r.BytesDiffer, r.Seconds)
+	}
+	w.Flush()
+	return b.String()
+}
