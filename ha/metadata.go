@@ -112,12 +112,13 @@ func (m *Metadata) Committed(fn func(topic string, queue int32, next offset.Queu
 	})
 }
 
-const firstFetch = 3 * time.Second
+// lookForMaster is how often a slave looks whether its master is known by now.
+const lookForMaster = 200 * time.Millisecond
 
-// Follow fetches as a slave until ctx is done: first after 3 s, then again and again. master names the broker to ask;
-// empty: none is known.
+// Follow fetches as a slave until ctx is done: as soon as the master is known, then again and again. master names the
+// broker to ask; empty: none is known.
 func (m *Metadata) Follow(ctx context.Context, master func() string) {
-	pause := time.NewTimer(firstFetch)
+	pause := time.NewTimer(0)
 	defer pause.Stop()
 	failing := false
 	for {
@@ -127,17 +128,20 @@ func (m *Metadata) Follow(ctx context.Context, master func() string) {
 		case <-pause.C:
 		}
 		begin := time.Now()
-		if addr := master(); addr != "" {
-			switch err := m.Fetch(ctx, addr, AsSlave); {
-			case ctx.Err() != nil:
-				return
-			case err != nil && !failing:
-				failing = true
-				m.Logger.Warn("tables of the master not taken over", "component", "ha", "addr", addr, "err", err)
-			case err == nil && failing:
-				failing = false
-				m.Logger.Info("tables of the master taken over again", "component", "ha", "addr", addr)
-			}
+		addr := master()
+		if addr == "" {
+			pause.Reset(lookForMaster)
+			continue
+		}
+		switch err := m.Fetch(ctx, addr, AsSlave); {
+		case ctx.Err() != nil:
+			return
+		case err != nil && !failing:
+			failing = true
+			m.Logger.Warn("tables of the master not taken over", "component", "ha", "addr", addr, "err", err)
+		case err == nil && failing:
+			failing = false
+			m.Logger.Info("tables of the master taken over again", "component", "ha", "addr", addr)
 		}
 		pause.Reset(m.pause(time.Since(begin)))
 	}
@@ -475,25 +479,36 @@ func (m *Metadata) merge(table offsetTable) error {
 // mergeDelays takes the progress of delayed messages. A table ahead of the log here is kept until the log has come that
 // far: the next one would be ahead again while messages come in.
 func (m *Metadata) mergeDelays(ctx context.Context, adopt Adopt) error {
-	if m.ahead == nil {
-		table, err := m.readDelays(ctx)
-		if err != nil {
-			return err
+	if m.ahead != nil {
+		if err := m.mergeDelay(m.ahead); err != nil {
+			return waits(err, adopt)
 		}
+		m.ahead = nil
+	}
+	table, err := m.readDelays(ctx)
+	if err != nil {
+		return err
+	}
+	if err = m.mergeDelay(table); errors.Is(err, delay.ErrAhead) {
 		m.ahead = table
 	}
-	err := m.Delay.MergeMax(m.ahead.text, m.ahead.end)
-	switch {
-	case errors.Is(err, delay.ErrAhead) && adopt == AsSlave:
+	return waits(err, adopt)
+}
+
+func (m *Metadata) mergeDelay(table *delayTable) error {
+	err := m.Delay.MergeMax(table.text, table.end)
+	if err == nil || errors.Is(err, delay.ErrRunning) { // its own progress is the newer
 		return nil
-	case errors.Is(err, delay.ErrRunning): // its own progress is the newer
-		err = nil
 	}
-	m.ahead = nil
-	if err != nil {
-		return fmt.Errorf("delay offsets of %s: %w", m.peer, err)
+	return fmt.Errorf("delay offsets of %s: %w", m.peer, err)
+}
+
+// waits passes over what is a slave's usual state.
+func waits(err error, adopt Adopt) error {
+	if adopt == AsSlave && errors.Is(err, delay.ErrAhead) {
+		return nil
 	}
-	return nil
+	return err
 }
 
 func (m *Metadata) readDelays(ctx context.Context) (*delayTable, error) {

@@ -142,6 +142,7 @@ func (s *Sender) reports(
 func (s *Sender) settle(ctx context.Context, conn net.Conn, l *link, request offset.Physical, shares chan<- struct{}) error {
 	if request <= 1 || s.opts.Shares == nil { // it has nothing
 		close(shares)
+		s.opts.Replicas.ack(l, 0)
 		return nil
 	}
 	answer := make(chan error, 1)

@@ -12,7 +12,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -48,7 +50,34 @@ func Start(t testing.TB, settings ...string) *Broker {
 func (b *Broker) Restart() {
 	b.t.Helper()
 	b.Stop()
-	b.start(b.Addr[strings.LastIndexByte(b.Addr, ':')+1:])
+	b.Start()
+}
+
+// Start starts a broker that was stopped again, on the same data and port; more settings count for this time.
+func (b *Broker) Start(more ...string) {
+	b.t.Helper()
+	b.start(b.Addr[strings.LastIndexByte(b.Addr, ':')+1:], more...)
+}
+
+// Wipe removes all data of a broker that was stopped, as a new disk does.
+func (b *Broker) Wipe() {
+	b.t.Helper()
+	if err := os.RemoveAll(filepath.Join(b.dir, "store")); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// Files are the names of what is in a folder of the store.
+func (b *Broker) Files(folder string) (names []string) {
+	b.t.Helper()
+	list, err := os.ReadDir(filepath.Join(b.dir, "store", folder))
+	if err != nil && !os.IsNotExist(err) {
+		b.t.Fatal(err)
+	}
+	for _, e := range list {
+		names = append(names, e.Name())
+	}
+	return names
 }
 
 // Stop stops the broker as SIGTERM does and waits for it. It may be called more than once.
@@ -78,14 +107,14 @@ func (b *Broker) startNamesrv() {
 	b.NameServer = server.Addr().String()
 }
 
-func (b *Broker) start(port string) {
+func (b *Broker) start(port string, more ...string) {
 	b.t.Helper()
 	lines := append([]string{
 		"brokerName=ratchettest", "bindAddress=127.0.0.1", "listenPort=" + port, "vipPortEnable=false",
 		"namesrvAddr=" + b.NameServer,
 		fmt.Sprintf("mappedFileSizeCommitLog=%d", 16<<20), "mappedFileSizeConsumeQueue=200000",
 		"maxHashSlotNum=10000", "maxIndexNum=40000",
-	}, b.settings...)
+	}, slices.Concat(b.settings, more)...)
 	settings, _, err := config.LoadBroker("ratchettest", []byte(strings.Join(lines, "\n")), filepath.Join(b.dir, "store"),
 		config.OSEnv())
 	if err != nil {
@@ -106,4 +135,9 @@ func (b *Broker) start(port string) {
 	})
 }
 
-func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+func quiet() *slog.Logger {
+	if os.Getenv("RATCHETTEST_LOG") != "" {
+		return slog.Default()
+	}
+	return slog.New(slog.DiscardHandler)
+}
