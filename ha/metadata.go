@@ -477,22 +477,28 @@ func (m *Metadata) merge(table offsetTable) error {
 }
 
 // mergeDelays takes the progress of delayed messages. A table ahead of the log here is kept until the log has come that
-// far: the next one would be ahead again while messages come in.
+// far, which for a slave is no error: the next one would be ahead again while messages come in.
 func (m *Metadata) mergeDelays(ctx context.Context, adopt Adopt) error {
-	if m.ahead != nil {
-		if err := m.mergeDelay(m.ahead); err != nil {
-			return waits(err, adopt)
+	if m.ahead != nil && adopt == AsSlave {
+		err := m.mergeDelay(m.ahead)
+		if errors.Is(err, delay.ErrAhead) {
+			return nil
 		}
 		m.ahead = nil
+		if err != nil {
+			return err
+		}
 	}
 	table, err := m.readDelays(ctx)
 	if err != nil {
 		return err
 	}
-	if err = m.mergeDelay(table); errors.Is(err, delay.ErrAhead) {
+	err = m.mergeDelay(table)
+	if errors.Is(err, delay.ErrAhead) && adopt == AsSlave {
 		m.ahead = table
+		return nil
 	}
-	return waits(err, adopt)
+	return err
 }
 
 func (m *Metadata) mergeDelay(table *delayTable) error {
@@ -501,14 +507,6 @@ func (m *Metadata) mergeDelay(table *delayTable) error {
 		return nil
 	}
 	return fmt.Errorf("delay offsets of %s: %w", m.peer, err)
-}
-
-// waits passes over what is a slave's usual state.
-func waits(err error, adopt Adopt) error {
-	if adopt == AsSlave && errors.Is(err, delay.ErrAhead) {
-		return nil
-	}
-	return err
 }
 
 func (m *Metadata) readDelays(ctx context.Context) (*delayTable, error) {

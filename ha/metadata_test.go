@@ -456,10 +456,10 @@ func TestDelayOffsetsAreMergedWhenTheLogIsThere(t *testing.T) {
 	require.NotContains(t, table(), "1:5", "what it counts is not in the log yet")
 	peer.delays = `{"offsetTable":{1:50}}`
 	peer.end = 1 << 20
+	self.fetch(AsSlave)
 	self.append(2000)
 	self.fetch(AsSlave)
 	require.Contains(t, table(), "1:5,", "the table that was kept")
-	self.fetch(AsSlave)
 	require.NotContains(t, table(), "1:50")
 	self.meta.ahead = nil
 	require.ErrorIs(t, self.meta.Merge(t.Context(), "peer"), delay.ErrAhead, "a master is told")
