@@ -468,11 +468,20 @@ func (m *Metadata) mergeOffsets(ctx context.Context) error {
 	return m.merge(table)
 }
 
+// merge takes the offsets of topics that exist: those of deleted ones stay for a while on a Java broker, and would count
+// for a new topic of that name.
 func (m *Metadata) merge(table offsetTable) error {
-	if _, err := m.Offsets.MergeMax(state.Positions(table.ConsumerOffsetTable)); err != nil {
+	all := state.Positions(table.ConsumerOffsetTable)
+	known := slices.DeleteFunc(slices.Clone(all), func(p state.Position) bool {
+		_, ok := m.Topics.Get(p.Topic)
+		return !ok
+	})
+	if _, err := m.Offsets.MergeMax(known); err != nil {
 		return fmt.Errorf("consumer offsets of %s: %w", m.peer, err)
 	}
-	m.offsets = table.mark
+	if m.offsets = ""; len(known) == len(all) { // else the topics may be known the next time
+		m.offsets = table.mark
+	}
 	return nil
 }
 

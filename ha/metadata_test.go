@@ -428,7 +428,9 @@ func TestAFetchNeverLowersAnOffset(t *testing.T) {
 		peer.topic("T", 1)
 		peer.commit("G", "T", 5)
 		self.commit("G", "T", 9)
+		peer.commit("G", "Deleted", 3)
 		self.fetch(adopt)
+		require.Equal(t, offset.Queue(-1), self.at("G", "Deleted"), "it would count for a new topic of that name")
 		require.Equal(t, offset.Queue(9), self.at("G", "T"))
 		peer.commit("G", "T", 20)
 		self.fetch(adopt)
@@ -480,6 +482,7 @@ func TestWhatHasNotChangedIsNotTransferred(t *testing.T) {
 	master.ours = true
 	master.pageSize = 1000
 	master.topic("T", 1)
+	master.group("G")
 	master.commit("G", "T", 1)
 	count := func() []int {
 		return []int{
