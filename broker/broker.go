@@ -162,7 +162,7 @@ func (b *Broker) build(c Config) error {
 func (b *Broker) openStore(c Config, host netip.AddrPort, levels delay.Levels) (err error) {
 	s := c.Settings
 	options := store.Options{
-		FS: c.FS, Root: s.StoreRoot, CommitLogDirs: s.CommitLogDirs(),
+		FS: c.FS, Root: s.StoreRoot, CommitLogDirs: s.CommitLogDirs(), ReadOnlyCommitLogDirs: s.ReadOnlyCommitLogDirs(),
 		SegmentSize: s.SegmentSize, ConsumeQueueUnits: s.QueueUnits(),
 		FlushInterval: s.FlushEvery, FlushLeastBytes: int64(s.FlushPages) * 4096, FlushThorough: s.FlushThorough,
 		Retention: b.retention, CleanInterval: s.CleanEvery, OnExpire: b.expired,

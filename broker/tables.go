@@ -32,7 +32,8 @@ func (b *Broker) openTables(c Config, levels delay.Levels) (err error) {
 		return err
 	}
 	b.delay, err = delay.Open(delay.Options{
-		Store: b.store, Levels: levels, FS: c.FS, Path: filepath.Join(s.ConfigDir(), "delayOffset.json"), Logger: b.log,
+		SaveEvery: c.Settings.DelaySaveEvery,
+		Store:     b.store, Levels: levels, FS: c.FS, Path: filepath.Join(s.ConfigDir(), "delayOffset.json"), Logger: b.log,
 	})
 	return err
 }

@@ -34,13 +34,14 @@ type Options struct {
 	Levels Levels // nil = DefaultLevels
 	FS     vfs.FS // nil = vfs.OS
 	Path   string // of delayOffset.json; its backup is beside it
-	Logger *slog.Logger
-	Now    func() time.Time // the wall clock by which messages are due
+	// SaveEvery is how old the progress on disk may be while messages are delivered. After a crash the log is read from
+	// there on, to see what was delivered since. [1 s]
+	SaveEvery time.Duration
+	Logger    *slog.Logger
+	Now       func() time.Time // the wall clock by which messages are due
 }
 
 const (
-	// saveEvery is how old the progress on disk may be while messages are delivered.
-	saveEvery = time.Second
 	// lookEvery bounds how long the loop sleeps while a message waits, so that a clock that was set is noticed.
 	lookEvery = time.Second
 	// flushPatience is how long a stop waits for the log to be flushed, so that the last progress can be written.
@@ -79,6 +80,9 @@ func Open(opts Options) (*Scheduler, error) {
 	}
 	if opts.FS == nil {
 		opts.FS = vfs.OS{}
+	}
+	if opts.SaveEvery <= 0 {
+		opts.SaveEvery = time.Second
 	}
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
@@ -249,9 +253,9 @@ func (s *Scheduler) settle() {
 	}
 }
 
-// runSaver writes the progress every saveEvery, if it has changed, and once more when ctx is done.
+// runSaver writes the progress every SaveEvery, if it has changed, and once more when ctx is done.
 func (s *Scheduler) runSaver(ctx context.Context) error {
-	tick := time.NewTicker(saveEvery)
+	tick := time.NewTicker(s.opts.SaveEvery)
 	defer tick.Stop()
 	var logged time.Time
 	for {

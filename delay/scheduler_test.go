@@ -213,6 +213,22 @@ func TestProgressIsSavedWithinASecond(t *testing.T) {
 	})
 }
 
+func TestProgressIsSavedAsOftenAsConfigured(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := vfstest.New()
+		r := begin(t, disk, func(_ *seam, o *Options) { o.SaveEvery = 10 * time.Second })
+		r.send(1, "a")
+		time.Sleep(9 * time.Second)
+		synctest.Wait()
+		require.NotContains(t, disk.Files(), path)
+		time.Sleep(1100 * time.Millisecond)
+		synctest.Wait()
+		p, err := loadProgress(disk, path)
+		require.NoError(t, err)
+		require.Equal(t, offset.Queue(1), p.next[1])
+	})
+}
+
 // The wall clock jumps. Forward, messages are due by the clock. Back, they wait no longer than twice their delay.
 func TestClockJumps(t *testing.T) {
 	for _, c := range []struct {

@@ -77,7 +77,7 @@ func (s *Store) watchDisk(policy *Retention) float64 {
 		if err != nil || u.Total <= 0 {
 			continue
 		}
-		if ratio := 1 - float64(u.Available)/float64(u.Total); used < 0 || ratio < used {
+		if ratio := u.Ratio(); used < 0 || ratio < used {
 			used, where = ratio, dir
 		}
 	}
@@ -174,7 +174,12 @@ func (l *commitLog) dropHead(k int) error {
 	l.grow.Unlock()
 	for _, seg := range list[:k] {
 		path := seg.file.Name()
-		if err := errors.Join(l.fs.Remove(path), l.fs.SyncDir(filepath.Dir(path)), seg.file.Close()); err != nil {
+		err := errors.Join(l.fs.Remove(path), l.fs.SyncDir(filepath.Dir(path)), seg.file.Close())
+		if err != nil && seg.readOnly {
+			l.logger.Warn("old segment stays in a read-only folder", "path", path, "err", err)
+			continue
+		}
+		if err != nil {
 			return fmt.Errorf("remove segment: %w", err)
 		}
 	}

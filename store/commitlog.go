@@ -24,6 +24,8 @@ type segment struct {
 	start offset.Physical
 	end   offset.Physical
 	file  vfs.File
+
+	readOnly bool // in a folder in which nothing is to be changed
 }
 
 func (s *segment) span() Span { return Span{s.start, s.end} }
@@ -34,8 +36,9 @@ func (s *segment) span() Span { return Span{s.start, s.end} }
 // There may be segments missing between two others, and segments behind written that wait for their first record.
 type commitLog struct {
 	fs     vfs.FS
-	dirs   []string
-	size   int64 // of every segment
+	dirs   []string          // in which segments are made
+	full   func(string) bool // whether a folder is to be passed over for new ones
+	size   int64             // of every segment
 	logger *slog.Logger
 	now    func() time.Time
 
@@ -60,16 +63,19 @@ const fullPause = 500 * time.Millisecond
 
 // loadLog opens the segments that are there.
 func loadLog(o *Options, logger *slog.Logger) (*commitLog, error) {
-	l := &commitLog{fs: o.FS, dirs: o.CommitLogDirs, size: o.SegmentSize, logger: logger, now: o.Now}
-	l.segments.Store(&[]*segment{})
-	var files []dataFile
-	for _, dir := range l.dirs {
-		found, err := listDataFiles(l.fs, dir)
-		if err != nil {
-			return nil, err
-		}
-		files = append(files, found...)
+	l := &commitLog{
+		fs: o.FS, dirs: o.CommitLogDirs, full: o.passedOver, size: o.SegmentSize, logger: logger, now: o.Now,
 	}
+	l.segments.Store(&[]*segment{})
+	files, err := l.list(o.ReadOnlyCommitLogDirs, true)
+	if err != nil {
+		return nil, err
+	}
+	others, err := l.list(l.dirs, false)
+	if err != nil {
+		return nil, err
+	}
+	files = append(files, others...)
 	slices.SortFunc(files, func(a, b dataFile) int { return int(min(max(a.start-b.start, -1), 1)) })
 	var list []*segment
 	for i, f := range files {
@@ -92,17 +98,38 @@ func loadLog(o *Options, logger *slog.Logger) (*commitLog, error) {
 	return l, nil
 }
 
+// list finds the files of segments in several folders.
+func (l *commitLog) list(dirs []string, readOnly bool) (files []dataFile, err error) {
+	for _, dir := range dirs {
+		found, err := listDataFiles(l.fs, dir)
+		if err != nil {
+			return nil, err
+		}
+		for i := range found {
+			found[i].readOnly = readOnly
+		}
+		files = append(files, found...)
+	}
+	return files, nil
+}
+
 // load opens one segment. The last may be short: its maker was killed, and nothing was ever written to it behind the
 // length that it has.
 func (l *commitLog) load(f dataFile, last bool) (*segment, error) {
 	switch {
-	case f.start%l.size != 0 || f.size > l.size || f.size < l.size && !last:
-		return nil, fmt.Errorf("%w: segment %s has %d bytes, segments are to have %d", ErrLayout, f.path, f.size, l.size)
-	case f.size == 0:
+	case f.size == 0 && last && f.readOnly:
+		return nil, nil
+	case f.size == 0 && last:
 		l.logger.Info("empty segment removed", "path", f.path)
 		return nil, l.fs.Remove(f.path)
+	case f.start%l.size != 0 || f.size > l.size || f.size < l.size && (!last || f.readOnly):
+		return nil, fmt.Errorf("%w: segment %s has %d bytes, segments are to have %d", ErrLayout, f.path, f.size, l.size)
 	}
-	file, err := l.fs.Open(f.path)
+	open := l.fs.Open
+	if f.readOnly {
+		open = l.fs.OpenReadOnly
+	}
+	file, err := open(f.path)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +140,17 @@ func (l *commitLog) load(f dataFile, last bool) (*segment, error) {
 		}
 	}
 	start := offset.Physical(f.start)
-	return &segment{start: start, end: start + offset.Physical(l.size), file: file}, nil
+	return &segment{start: start, end: start + offset.Physical(l.size), file: file, readOnly: f.readOnly}, nil
+}
+
+// writableFrom is the first position at or behind pos from which on no segment is read-only.
+func (l *commitLog) writableFrom(pos offset.Physical) offset.Physical {
+	for _, seg := range *l.segments.Load() {
+		if seg.readOnly {
+			pos = max(pos, seg.end)
+		}
+	}
+	return pos
 }
 
 func (l *commitLog) close() error {
@@ -209,18 +246,32 @@ func (l *commitLog) ensure(pos offset.Physical) (*segment, error) {
 	return seg, nil
 }
 
-// create makes the file of a segment, full length and durable, in the folder whose turn it is or, if that is full, in
-// the next.
+// create makes the file of a segment, full length and durable, in the folder whose turn it is. One that is passed over
+// or has no room leaves it to the next; when all are passed over, the first with room has to take it.
 func (l *commitLog) create(start offset.Physical) (seg *segment, err error) {
 	turn := int(int64(start) / l.size % int64(len(l.dirs)))
-	for i := range l.dirs {
-		dir := l.dirs[(turn+i)%len(l.dirs)]
+	dirs := append(slices.Clone(l.dirs[turn:]), l.dirs[:turn]...)
+	if len(dirs) > 1 {
+		var room, full []string
+		for _, dir := range dirs {
+			if l.full(dir) {
+				full = append(full, dir)
+			} else {
+				room = append(room, dir)
+			}
+		}
+		dirs = append(room, full...)
+	}
+	for i, dir := range dirs {
 		var file vfs.File
 		if file, err = l.createIn(dir, start); err == nil {
 			return &segment{start: start, end: start + offset.Physical(l.size), file: file}, nil
 		}
 		if !errors.Is(err, syscall.ENOSPC) {
 			return nil, err
+		}
+		if i+1 < len(dirs) {
+			l.logger.Warn("folder without room passed over", "path", dir, "phy", start, "err", err)
 		}
 	}
 	return nil, err
@@ -273,6 +324,9 @@ func (l *commitLog) flush() error {
 // sync makes the bytes of [from, to) durable.
 func (l *commitLog) sync(from, to offset.Physical) error {
 	for seg := l.from(from); seg != nil && seg.start < to; seg = l.from(seg.end) {
+		if seg.readOnly {
+			continue
+		}
 		if err := seg.file.Sync(); err != nil {
 			return err
 		}

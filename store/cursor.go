@@ -41,6 +41,10 @@ func (c *cursor) look(pos, limit offset.Physical) (finding, error) {
 		}
 		f = examine(c.held(pos), pos, seg.span())
 	}
+	if f.kind == isNothing && seg.readOnly {
+		// The log went on in another folder, and there was no writing a blank record here.
+		return finding{kind: isBlank, size: int64(seg.end - pos)}, nil
+	}
 	return f, nil
 }
 

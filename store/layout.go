@@ -49,6 +49,8 @@ type dataFile struct {
 	start int64
 	path  string
 	size  int64
+
+	readOnly bool
 }
 
 // listDataFiles lists such files of a folder in order of their position; other names are left alone. A missing folder

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/ratchetmq/ratchet/internal/offset"
@@ -28,10 +29,16 @@ type Options struct {
 	FS   vfs.FS // [vfs.OS]
 	Root string // folder of the store; made when missing
 
-	CommitLogDirs     []string // folders of the log's segments, used in turn [Root/commitlog]
-	SegmentSize       int64    // bytes of a commit log file; must be that of the files there are [1 GiB]
-	ConsumeQueueUnits int      // entries of a consume queue file, likewise [300,000]
-	MaxOpenQueueFiles int      // consume queue files kept open [512]
+	// Folders of the log's segments, used in turn; one whose disk is fuller than Retention.Force is passed over while
+	// another has room. [Root/commitlog]
+	CommitLogDirs []string
+	// Folders with segments that are read like the others, and never written. No new ones are made there, even if they
+	// are among CommitLogDirs too. [none]
+	ReadOnlyCommitLogDirs []string
+
+	SegmentSize       int64 // bytes of a commit log file; must be that of the files there are [1 GiB]
+	ConsumeQueueUnits int   // entries of a consume queue file, likewise [300,000]
+	MaxOpenQueueFiles int   // consume queue files kept open [512]
 
 	Flush              FlushMode     // [AsyncFlush]
 	FlushInterval      time.Duration // AsyncFlush: pause between syncs [500 ms]
@@ -92,6 +99,12 @@ func (o Options) withDefaults() (Options, error) {
 	if len(o.CommitLogDirs) == 0 {
 		o.CommitLogDirs = []string{filepath.Join(o.Root, "commitlog")}
 	}
+	o.CommitLogDirs = slices.DeleteFunc(slices.Clone(o.CommitLogDirs), func(dir string) bool {
+		return slices.Contains(o.ReadOnlyCommitLogDirs, dir)
+	})
+	if len(o.CommitLogDirs) == 0 {
+		return o, fmt.Errorf("%w: all folders of the commit log are read-only", ErrLayout)
+	}
 	orDefault(&o.SegmentSize, 1<<30)
 	orDefault(&o.ConsumeQueueUnits, 300_000)
 	orDefault(&o.MaxOpenQueueFiles, 512)
@@ -116,6 +129,15 @@ func (o Options) withDefaults() (Options, error) {
 			o.ConsumeQueueUnits)
 	}
 	return o, nil
+}
+
+// passedOver says whether a folder's disk is so full that another one should take the next segment.
+func (o *Options) passedOver(dir string) bool {
+	if o.Retention == nil {
+		return false
+	}
+	u, err := o.FS.Usage(dir)
+	return err == nil && u.Total > 0 && u.Ratio() > o.Retention().Force
 }
 
 func orDefault[T int | int64 | time.Duration](v *T, def T) {

@@ -308,7 +308,7 @@ func (r *recovery) scan() error {
 			return err
 		}
 		if !found {
-			r.end = pos
+			r.end = s.log.writableFrom(pos)
 			return r.write()
 		}
 		r.s.logger.Error("damaged part of the log skipped", "phy", pos, "end", next, "err", f.why)

@@ -49,6 +49,7 @@ type Broker struct {
 	// The store.
 	StoreRoot      string        `prop:"storePathRootDir,path"`
 	CommitLogPath  string        `prop:"storePathCommitLog,path"` // several folders: joined by commas
+	ReadOnlyLogs   string        `prop:"readOnlyCommitLogStorePaths,path"`
 	QueuePath      string        `prop:"storePathConsumeQueue,path,unused"`
 	IndexPath      string        `prop:"storePathIndex,path,unused"`
 	CheckpointPath string        `prop:"storeCheckpoint,path,unused"`
@@ -97,7 +98,7 @@ type Broker struct {
 	TraceTopic        bool          `prop:"traceTopicEnable" default:"false"`
 	TraceTopicName    string        `prop:"msgTraceTopicName" default:"RMQ_SYS_TRACE_TOPIC"`
 	DelayLevels       string        `prop:"messageDelayLevel" default:"1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"`
-	DelaySaveEvery    time.Duration `prop:"flushDelayOffsetInterval,ms,unused" default:"10000" range:"1.."`
+	DelaySaveEvery    time.Duration `prop:"flushDelayOffsetInterval,ms" default:"1000" range:"1.."`
 	AcceptSendFrom    int64         `prop:"startAcceptSendRequestTimeStamp,unused" default:"0"` // ms since 1970
 	SendWaitMax       time.Duration `prop:"waitTimeMillsInSendQueue,ms,unused" default:"200" range:"1.."`
 	PullWaitMax       time.Duration `prop:"waitTimeMillsInPullQueue,ms,unused" default:"5000" range:"1.."`
@@ -213,6 +214,14 @@ func (b *Broker) CommitLogDirs() []string {
 		return []string{filepath.Join(b.StoreRoot, "commitlog")}
 	}
 	return strings.Split(b.CommitLogPath, ",")
+}
+
+// ReadOnlyCommitLogDirs are folders of the commit log in which nothing is written.
+func (b *Broker) ReadOnlyCommitLogDirs() []string {
+	if b.ReadOnlyLogs == "" {
+		return nil
+	}
+	return strings.Split(b.ReadOnlyLogs, ",")
 }
 
 // ConfigDir is the folder of the broker's state files.

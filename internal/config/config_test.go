@@ -110,7 +110,7 @@ func TestEverySettingIsReadOrSaysThatItIsNot(t *testing.T) {
 	for _, of := range []reflect.Type{reflect.TypeFor[Broker](), reflect.TypeFor[Namesrv]()} {
 		for _, f := range tableOf(of).fields {
 			name := of.Field(f.index).Name
-			byMethod := name == "QueueFileSize" || name == "StoreRoot" || name == "CommitLogPath" // read through methods of Broker
+			byMethod := name == "QueueFileSize" || name == "StoreRoot" || name == "CommitLogPath" || name == "ReadOnlyLogs" // read through methods of Broker
 			read := byMethod || regexp.MustCompile(`\.`+name+`\b`).MatchString(code.String())
 			require.False(t, !read && !f.unused && !f.protected, "nothing reads %s.%s: tag %s as unused", of.Name(), name, f.key)
 			require.False(t, f.unused && f.live, f.key)
@@ -169,6 +169,9 @@ func TestPathsAreExpanded(t *testing.T) {
 	}
 	b, _ := load(t, "storePathCommitLog=~/a, ${DATA}/b")
 	require.Equal(t, []string{"/home/op/a", "/data/b"}, b.CommitLogDirs())
+	require.Empty(t, b.ReadOnlyCommitLogDirs())
+	b, _ = load(t, "readOnlyCommitLogStorePaths=/old,~/older")
+	require.Equal(t, []string{"/old", "/home/op/older"}, b.ReadOnlyCommitLogDirs())
 }
 
 // Each tag is well formed, each default is legal, and the text of each setting reads back as the same value.

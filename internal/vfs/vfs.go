@@ -70,3 +70,6 @@ type Usage struct {
 	Total     int64
 	Available int64 // to this process; root's reserve is not in it
 }
+
+// Ratio is how full it is, 0 to 1.
+func (u Usage) Ratio() float64 { return 1 - float64(u.Available)/float64(u.Total) }
