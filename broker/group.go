@@ -45,7 +45,7 @@ type group struct {
 	follower *ha.Follower       // guarded by mu; of a slave
 	turn     context.CancelFunc // guarded by mu; ends the present role
 	doubt    bool               // guarded by mu; another broker may have become the master meanwhile
-	master   [2]string          // guarded by mu; the master's address and HA address, as the name servers say
+	master   string             // guarded by mu; the master's address, as the name servers say
 }
 
 var dialer net.Dialer
@@ -56,7 +56,11 @@ func dialHA(ctx context.Context, addr string) (net.Conn, error) {
 	return dialer.DialContext(ctx, "tcp", addr)
 }
 
-const haConnectTimeout = 3 * time.Second
+const (
+	haConnectTimeout = 3 * time.Second
+	// settleLimit is after what time a start is over even though the master is not open.
+	settleLimit = 2 * time.Second
+)
 
 // opened is what the group needs of a broker whose store and tables are open.
 func (g *group) init(b *Broker, s *config.Broker, suspect bool) {
@@ -131,24 +135,20 @@ func (g *group) brokerID() int64 {
 	return id
 }
 
-// masterIs is told of each answer of a name server: who the master is, for a slave.
-func (g *group) masterIs(addr, haAddr string) {
+// masterIs is told of each answer of a name server: who the master is, for a slave; empty: nobody.
+func (g *group) masterIs(addr string) {
 	if addr == "" || addr == g.broker.addr {
 		return
 	}
 	g.mu.Lock()
-	g.master = [2]string{addr, haAddr}
+	g.master = addr
 	g.mu.Unlock()
 }
 
-func (g *group) masterAddr() (addr, haAddr string) {
+func (g *group) masterAddr() string {
 	g.mu.Lock()
-	addr, haAddr = g.master[0], g.master[1]
-	g.mu.Unlock()
-	if configured := g.broker.settings.Get().HAMasterAddr; configured != "" {
-		haAddr = configured
-	}
-	return addr, haAddr
+	defer g.mu.Unlock()
+	return g.master
 }
 
 // run plays the broker's role, and the next one after a switch, until ctx is done. settled is called whenever the
@@ -198,6 +198,7 @@ func (g *group) lead(ctx context.Context, settled func()) error {
 	g.leader, g.follower = leader, nil
 	g.mu.Unlock()
 	g.stand(processor.Standing{Master: true, Closed: leader.Waiting()})
+	defer time.AfterFunc(settleLimit, settled).Stop() // it may have much to fetch
 	exposed, err := leader.Prepare(ctx)
 	if err != nil {
 		settled()
@@ -222,7 +223,8 @@ func (g *group) lead(ctx context.Context, settled func()) error {
 func (g *group) follow(ctx context.Context, settled func()) error {
 	s := g.broker.settings.Get()
 	follower := ha.NewFollower(ha.FollowerOptions{
-		Store: g.broker.store, Peers: g.peers, Memory: g.memory, Dial: dialHA, Master: g.masterAddr,
+		Store: g.broker.store, Peers: g.peers, Memory: g.memory, Dial: dialHA,
+		Master:  func() (addr, haAddr string) { return g.masterAddr(), g.broker.settings.Get().HAMasterAddr },
 		Flushed: s.Flush == config.SyncFlush, Heartbeat: s.HAHeartbeat, Silence: s.HAHousekeeping,
 		LastFileOnly: s.LastFileOnly, Logger: g.broker.log,
 	})
@@ -236,10 +238,7 @@ func (g *group) follow(ctx context.Context, settled func()) error {
 	var loops errgroup.Group
 	loops.Go(func() error { return follower.Run(ctx) })
 	loops.Go(func() error {
-		g.metadata.Follow(ctx, func() string {
-			addr, _ := g.masterAddr()
-			return addr
-		})
+		g.metadata.Follow(ctx, g.masterAddr)
 		return nil
 	})
 	return loops.Wait()

@@ -50,7 +50,7 @@ func (g *group) Switch(ctx context.Context, slave string) error {
 		err = g.call(ctx, slave, protocol.TakeOver, body)
 	}
 	if err == nil {
-		err = g.become(config.Slave, peer.Status.BrokerID, [2]string{slave, peer.Status.HAAddr})
+		err = g.become(config.Slave, peer.Status.BrokerID, slave)
 	}
 	if err != nil {
 		g.reopen()
@@ -93,7 +93,7 @@ func (g *group) call(ctx context.Context, addr string, code protocol.RequestCode
 }
 
 // become changes the role, durably.
-func (g *group) become(role config.Role, id int64, master [2]string) error {
+func (g *group) become(role config.Role, id int64, master string) error {
 	if err := g.memory.SetRole(ha.Switch{Configured: g.configured, Role: role.String(), ID: id}); err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (g *group) TakeOver(ctx context.Context, order protocol.TakeOverRequest) er
 		return err
 	}
 	g.suspect.Store(false) // it has all that the master has
-	if err := g.become(role, order.ID, [2]string{}); err != nil {
+	if err := g.become(role, order.ID, ""); err != nil {
 		return err
 	}
 	return g.opens(ctx)

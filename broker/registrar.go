@@ -29,8 +29,8 @@ type registrar struct {
 	topics *state.Topics
 	client *remoting.Client
 	log    *slog.Logger
-	// onMaster is told whom a name server takes for the group's master, and where its HA port is; empty: nobody.
-	onMaster func(addr, haAddr string)
+	// onMaster is told whom a name server takes for the group's master; empty: nobody.
+	onMaster func(addr string)
 	// perm is what every topic's permission is cut down to.
 	perm func() int32
 
@@ -295,7 +295,7 @@ func (g *registrar) send(
 	}
 	var told protocol.RegisterBrokerResponse
 	if err := resp.ReadHeader(&told); err == nil && g.onMaster != nil {
-		g.onMaster(told.MasterAddr, told.HAServerAddr)
+		g.onMaster(told.MasterAddr)
 	}
 	return g.applyOrder(resp.Body)
 }

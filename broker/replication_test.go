@@ -93,8 +93,8 @@ func TestReturningMasterFetchesWhatItLacks(t *testing.T) {
 	master.broker.Wipe()
 	master.broker.Start()
 
-	s := master.replica()
-	require.Equal(t, "open", s.State)
+	require.Eventually(t, func() bool { return master.replica().State == "open" }, waitLimit, waitStep)
+	inSync(t, master)
 	level(t, master, slave)
 	require.Len(t, master.bodies("T", 0, 0), 40)
 	at, ok := master.query("Reader", "T", 0)

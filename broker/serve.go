@@ -117,7 +117,7 @@ func (b *Broker) serverConfig(s *config.Broker) remoting.ServerConfig {
 		return 2 * runtime.GOMAXPROCS(0)
 	}
 	lanes := make([]remoting.LaneConfig, processor.Lanes)
-	lanes[processor.LaneSend] = remoting.LaneConfig{Name: "send", Workers: workers(s.SendWorkers), Queue: s.SendQueue}
+	lanes[processor.LaneSend] = remoting.LaneConfig{Name: "send", Workers: workers(s.SendWorkers), Queue: s.SendQueue, Group: true}
 	lanes[processor.LanePull] = remoting.LaneConfig{Name: "pull", Workers: workers(s.PullWorkers), Queue: s.PullQueue}
 	lanes[processor.LaneClient] = remoting.LaneConfig{Name: "client", Workers: workers(0), Queue: s.BeatQueue}
 	lanes[processor.LaneAdmin] = remoting.LaneConfig{Name: "admin", Workers: workers(0), Queue: s.SendQueue}

@@ -182,3 +182,22 @@ func TestRuntimeInfo(t *testing.T) {
 	require.Equal(t, "100000", table["pullThreadPoolQueueCapacity"])
 	require.NotEqual(t, "-1", table["earliestMessageTimeStamp"])
 }
+
+// Tools of 4.9 ask for a group's offsets to go by another name than those of 5.x.
+func TestADeletedGroupTakesItsOffsetsAlong(t *testing.T) {
+	p := newPeer(t)
+	p.createTopic("T", 1)
+	for _, field := range []string{"cleanOffset", "removeOffset"} {
+		p.must(protocol.UpdateAndCreateSubscriptionGroup, nil, []byte(`{"groupName":"G"}`))
+		p.must(protocol.UpdateConsumerOffset, &protocol.UpdateConsumerOffsetRequest{ConsumerGroup: "G", Topic: "T"}, nil)
+		_, known := p.query("G", "T", 0)
+		require.True(t, known)
+		extra := []protocol.KV{{Key: "groupName", Value: "G"}, {Key: field, Value: "true"}}
+		resp, err := p.client.Call(t.Context(), p.broker.Addr, protocol.DeleteSubscriptionGroup, nil, extra, nil)
+		require.NoError(t, err)
+		require.Equal(t, protocol.Success, protocol.ResponseCode(resp.Code), resp.Remark)
+		var table protocol.ConsumerOffsetTable
+		require.NoError(t, protocol.Unmarshal(p.must(protocol.GetAllConsumerOffset, nil, nil).Body, &table))
+		require.Empty(t, table.OffsetTable, field)
+	}
+}

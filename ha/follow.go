@@ -1,6 +1,7 @@
 package ha
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -105,7 +106,7 @@ var errNoMaster = errors.New("no master is known")
 
 // once asks the master, and follows it until the connection ends or the logs turn out to have diverged.
 func (f *Follower) once(ctx context.Context) error {
-	addr, haAddr := f.opts.Master()
+	addr, configured := f.opts.Master()
 	if addr == "" {
 		return errNoMaster
 	}
@@ -113,9 +114,7 @@ func (f *Follower) once(ctx context.Context) error {
 	if peer.Err != nil {
 		return fmt.Errorf("master %s: %w", addr, peer.Err)
 	}
-	if haAddr == "" {
-		haAddr = peer.Status.HAAddr
-	}
+	haAddr := cmp.Or(configured, peer.Status.HAAddr)
 	f.mu.Lock()
 	f.master = protocol.MasterStatus{Addr: addr, HAAddr: haAddr, End: peer.Status.End}
 	f.low = offset.Physical(peer.Status.Low)
@@ -126,9 +125,11 @@ func (f *Follower) once(ctx context.Context) error {
 	p := &puller{
 		store: f.opts.Store, dial: f.opts.Dial, silence: f.opts.Silence, heartbeat: f.opts.Heartbeat,
 		flushed: f.opts.Flushed, progress: f.came,
+		connected: func() {
+			f.log.Info("following", "addr", haAddr, "phy", int64(f.opts.Store.Written()), "master", peer.Status.End)
+			f.waits(nil)
+		},
 	}
-	f.log.Info("following", "addr", haAddr, "phy", int64(f.opts.Store.Written()), "master", peer.Status.End)
-	f.waits(nil)
 	err := p.pull(ctx, haAddr, f.begin(&peer), -1)
 	var fork *Fork
 	if errors.As(err, &fork) {

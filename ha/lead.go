@@ -117,10 +117,10 @@ func (l *Leader) Prepare(ctx context.Context) (exposed bool, err error) {
 		if err := l.opts.Store.Err(); err != nil {
 			return false, err
 		}
-		l.waits(d, err)
 		if err == nil {
 			continue
 		}
+		l.waits(d, err)
 		select {
 		case <-time.After(askPause):
 		case <-l.poke:
@@ -175,6 +175,9 @@ func anyHas(list []Replica) bool {
 // fetch gets what a replica has and this broker does not, and what it knows.
 func (l *Leader) fetch(ctx context.Context, from *Peer, forks map[string]offset.Physical) error {
 	before := l.opts.Store.Written()
+	l.mu.Lock()
+	l.waiting = fmt.Sprintf("%s has the log up to %d, which is being fetched", from.Addr, from.Status.End)
+	l.mu.Unlock()
 	l.log.Info("catching up", "addr", from.Addr, "before", int64(before), "after", from.Status.End)
 	p := &puller{
 		store: l.opts.Store, dial: l.opts.Dial, silence: l.opts.Silence, heartbeat: l.opts.Heartbeat,

@@ -150,7 +150,7 @@ func (m *Metadata) Follow(ctx context.Context, master func() string) {
 // pause is how long to wait after a round. One that takes long, as that with a table that is large and changes all the
 // time, does not come as often.
 func (m *Metadata) pause(took time.Duration) time.Duration {
-	const share = 20
+	const share = 5
 	m.turn.Lock()
 	defer m.turn.Unlock()
 	every := cmp.Or(m.Every, 10*time.Second)

@@ -37,6 +37,7 @@ type puller struct {
 	heartbeat time.Duration // a report is sent at least so often
 	flushed   bool          // what is reported is on the disk
 	progress  func(at offset.Physical, now time.Time)
+	connected func() // may be nil
 }
 
 const (
@@ -98,6 +99,9 @@ func (p *puller) session(ctx context.Context, addr string, from, until offset.Ph
 	}
 	defer func() { _ = conn.Close() }()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	if p.connected != nil {
+		p.connected()
+	}
 	in := &intake{
 		puller: p, conn: conn, next: from, compare: p.store.Compare(from), end: p.store.Written(),
 		reported: from,
