@@ -78,12 +78,12 @@ type GetSubscriptionGroupConfigRequest struct {
 	seen fieldSet
 }
 
-// DeleteSubscriptionGroupRequest is the header of code 207.
+// DeleteSubscriptionGroupRequest is the header of code 207. Up to 4.9 the last field is called removeOffset.
 //
 //rmq:header
 type DeleteSubscriptionGroupRequest struct {
 	GroupName   string `rmq:"groupName,required,intern"`
-	CleanOffset bool   `rmq:"cleanOffset"`
+	CleanOffset bool   `rmq:"cleanOffset|removeOffset"`
 
 	seen fieldSet
 }

@@ -929,7 +929,7 @@ func (h *DeleteSubscriptionGroupRequest) SetField(key string, value []byte) erro
 	case "groupName":
 		h.seen |= 1 << 0
 		return setInterned(&h.GroupName, "groupName", value)
-	case "cleanOffset":
+	case "cleanOffset", "removeOffset":
 		return setBool(&h.CleanOffset, "cleanOffset", value)
 	}
 	return nil
