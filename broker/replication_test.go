@@ -41,15 +41,20 @@ func (p *peer) replica() (s protocol.ReplicaStatus) {
 // level waits until the slave has what the master has, and shows it.
 func level(t *testing.T, master, slave *peer) {
 	t.Helper()
-	require.Eventually(t, func() bool {
-		m, s := master.replica(), slave.replica()
-		return s.End == m.End && s.Shown == m.End && m.Shown == m.End && m.Slaves[0].Acked == m.End
-	}, waitLimit, waitStep)
+	sameLog(t, master, slave)
 	for _, code := range []protocol.RequestCode{protocol.GetAllTopicConfig, protocol.GetAllSubscriptionGroupConfig} {
 		require.Eventually(t, func() bool {
 			return string(master.must(code, nil, nil).Body) == string(slave.must(code, nil, nil).Body)
 		}, waitLimit, waitStep)
 	}
+}
+
+func sameLog(t *testing.T, master, slave *peer) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		m, s := master.replica(), slave.replica()
+		return s.End == m.End && s.Shown == m.End && m.Shown == m.End && m.Slaves[0].Acked == m.End
+	}, waitLimit, waitStep)
 }
 
 func TestSlaveHasWhatItsMasterHas(t *testing.T) {
@@ -156,7 +161,7 @@ func TestSlaveFollowsWhereItHadDiverged(t *testing.T) {
 	master.sendMany("T", 0, 10)
 	slave.broker.Start()
 	inSync(t, master)
-	level(t, master, slave)
+	sameLog(t, master, slave)
 	require.Equal(t, master.bodies("T", 0, 0), slave.bodies("T", 0, 0))
 	require.Len(t, slave.broker.Files("diverged"), 1)
 }
