@@ -11,110 +11,233 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
+	"slices"
 	"strings"
 	"sync"
+	"unsafe"
 
+	"github.com/ratchetmq/ratchet/internal/offset"
 	"github.com/ratchetmq/ratchet/message"
 	"github.com/ratchetmq/ratchet/protocol"
 	"github.com/ratchetmq/ratchet/remoting"
 	"github.com/ratchetmq/ratchet/store"
 )
 
-// sendScratch is what one send needs beside the request's own bytes. It goes back to sendScratches when the store has
-// the message.
-type sendScratch struct {
-	header     protocol.SendMessageRequest
-	properties []byte
-	messages   []store.Message
+// sends are requests that are served together, and what they need beside their own bytes. It goes back to sendPool when
+// they are answered.
+type sends struct {
+	each       []send
+	replies    []*protocol.Reply           // those of each; nil for one that is answered elsewhere
+	messages   []store.Message             // of all
+	header     protocol.SendMessageRequest // of the one that is being read
+	properties []byte                      // texts that messages have, one after the other
+	ids        []byte                      // texts that answers have
 }
 
-var sendScratches = sync.Pool{New: func() any { return new(sendScratch) }}
+// send is one request: it has count of the messages, from first on.
+type send struct {
+	first, count int // none: it is refused, and reply says why
+	queue        int32
+	unique       []byte // of the first message
+	hasty        bool   // the answer waits for nothing but the append
+	end          offset.Physical
+	header       protocol.SendMessageResponse
+	reply        protocol.Reply
+}
 
-func (s *sendScratch) release() {
+var sendPool = sync.Pool{New: func() any { return new(sends) }}
+
+// keepSends bounds the texts of one kind that a pooled sends keeps room for.
+const keepSends = 64 << 10
+
+func (s *sends) release() {
+	clear(s.each)
+	clear(s.replies)
 	clear(s.messages)
-	s.header, s.properties, s.messages = protocol.SendMessageRequest{}, s.properties[:0], s.messages[:0]
-	sendScratches.Put(s)
+	s.each, s.replies, s.messages = s.each[:0], s.replies[:0], s.messages[:0]
+	s.header = protocol.SendMessageRequest{Properties: emptied(s.header.Properties)}
+	s.properties, s.ids = emptied(s.properties), emptied(s.ids)
+	sendPool.Put(s)
+}
+
+func emptied(b []byte) []byte {
+	if cap(b) > keepSends {
+		return nil
+	}
+	return b[:0]
+}
+
+// groupBytes bounds the bodies that are stored together.
+const groupBytes = 256 << 10
+
+// ServeGroup stores sends that have waited together with one append, and serves all else one by one. It is remoting's
+// GroupHandler.
+func (p *Processor) ServeGroup(ctx context.Context, group []*remoting.Request) {
+	for len(group) > 0 {
+		n, size := 0, 0
+		for ; n < len(group) && p.joinable(group[n]) && (n == 0 || size+len(group[n].Body) <= groupBytes); n++ {
+			size += len(group[n].Body)
+		}
+		if n < 2 {
+			p.Serve(ctx, group[0])
+			group = group[1:]
+			continue
+		}
+		p.send(group[:n])
+		group = group[n:]
+	}
+}
+
+// joinable says whether r is a send that may be served now.
+func (p *Processor) joinable(r *remoting.Request) bool {
+	switch code := protocol.RequestCode(r.Code); code {
+	case protocol.SendMessage, protocol.SendMessageV2, protocol.SendBatchMessage:
+		return p.allows(routes[code].need) == nil
+	default:
+		return false
+	}
 }
 
 func (p *Processor) sendMessage(_ context.Context, r *remoting.Request) (protocol.Reply, error) {
-	s := sendScratches.Get().(*sendScratch)
+	p.send([]*remoting.Request{r})
+	return protocol.Reply{}, errLater
+}
+
+// send stores the messages of requests of one connection, in their order, and answers each.
+func (p *Processor) send(group []*remoting.Request) {
+	s := sendPool.Get().(*sends)
 	defer s.release()
+	s.each = slices.Grow(s.each, len(group))[:len(group)] // grown no more: replies and headers are pointed to
+	s.replies = slices.Grow(s.replies, len(group))[:len(group)]
+	for i, r := range group {
+		if err := p.readSend(r, s, &s.each[i]); err != nil {
+			p.refuseSend(&s.each[i], err)
+		}
+	}
+	if len(s.messages) > 0 {
+		p.storeSends(s)
+	}
+	for i, r := range group {
+		s.replies[i] = p.whenSafe(r, s, &s.each[i])
+	}
+	remoting.ReplyGroup(group, s.replies)
+}
+
+// readSend makes the messages of one request.
+func (p *Processor) readSend(r *remoting.Request, s *sends, one *send) error {
+	s.header = protocol.SendMessageRequest{Properties: s.header.Properties[:0]}
 	if err := r.ReadHeader(&s.header); err != nil {
-		return p.sendRefused(err)
+		return err
 	}
 	topic, err := p.topicForSend(&s.header)
 	if err != nil {
-		return p.sendRefused(err)
+		return err
 	}
-	batch := s.header.Batch || protocol.RequestCode(r.Code) == protocol.SendBatchMessage
-	if batch {
-		err = p.fillBatch(r, s, topic)
+	one.queue, one.first = s.header.QueueID, len(s.messages)
+	if s.header.Batch || protocol.RequestCode(r.Code) == protocol.SendBatchMessage {
+		err = p.fillBatch(r, s, one, topic)
 	} else {
-		err = p.fillSingle(r, s, topic)
+		err = p.fillSingle(r, s, one, topic)
 	}
 	if err != nil {
-		return p.sendRefused(err)
+		s.messages = s.messages[:one.first]
+		return err
 	}
+	one.count = len(s.messages) - one.first
+	return nil
+}
+
+// storeSends appends all messages at once. What can't be appended together, because one of them is at fault or because
+// they are too many for what is left of the log's file, is tried request by request.
+func (p *Processor) storeSends(s *sends) {
 	appended, err := p.put(s.messages...)
+	if err == nil {
+		for i := range s.each {
+			s.each[i].end = appended.End
+		}
+		return
+	}
+	alone := 0
+	for i := range s.each {
+		if s.each[i].count > 0 {
+			alone++
+		}
+	}
+	for i := range s.each {
+		one := &s.each[i]
+		if one.count == 0 {
+			continue
+		}
+		if alone > 1 {
+			appended, err = p.put(s.messages[one.first : one.first+one.count]...)
+		}
+		if err != nil {
+			p.refuseSend(one, err)
+			continue
+		}
+		one.end = appended.End
+	}
+}
+
+// refuseSend makes the answer to a send that is not done. It has what clients read from every answer to a send.
+func (p *Processor) refuseSend(one *send, err error) {
+	one.count, one.reply = 0, errorReply(err)
+	one.reply.Extra = p.sendExtra
+}
+
+// whenSafe is the answer to a request, or nil when it will be given elsewhere: by the flush or the slaves that a stored
+// message must wait for.
+func (p *Processor) whenSafe(r *remoting.Request, s *sends, one *send) *protocol.Reply {
+	if one.count == 0 {
+		return &one.reply
+	}
+	one.header = protocol.SendMessageResponse{
+		MsgID:         s.messageIDs(p.storeHost, one),
+		QueueID:       one.queue,
+		QueueOffset:   int64(s.messages[one.first].QueueOffset),
+		TransactionID: unsafe.String(unsafe.SliceData(one.unique), len(one.unique)),
+	}
+	one.reply = protocol.Reply{Header: &one.header, Extra: p.sendExtra}
+	if one.hasty || !p.syncFlush && !p.slaves.Sync() {
+		return &one.reply
+	}
+	later := one.header // which outlives s, so that its texts can't be parts of it
+	later.MsgID, later.TransactionID = strings.Clone(later.MsgID), strings.Clone(later.TransactionID)
+	reply, err := p.whenStored(r, protocol.Reply{Header: &later, Extra: p.sendExtra}, one.end)
 	if err != nil {
-		return p.sendRefused(err)
+		return nil
 	}
-	return p.whenSafe(r, s, appended)
+	one.reply = reply
+	return &one.reply
 }
 
-// sendRefused adds what clients read from every answer to a send, refusals included.
-func (p *Processor) sendRefused(err error) (protocol.Reply, error) {
-	reply := errorReply(err)
-	reply.Extra = p.sendExtra
-	return reply, nil
-}
-
-// whenSafe answers a stored message: at once, or when the flush that it must wait for is done.
-func (p *Processor) whenSafe(r *remoting.Request, s *sendScratch, appended store.Appended) (protocol.Reply, error) {
-	unique, _ := message.Property(s.messages[0].Properties, message.PropertyUniqueKey)
-	reply := protocol.Reply{
-		Header: &protocol.SendMessageResponse{
-			MsgID:         p.messageIDs(appended),
-			QueueID:       s.header.QueueID,
-			QueueOffset:   int64(appended.Queue),
-			TransactionID: string(unique),
-		},
-		Extra: p.sendExtra,
-	}
-	if wait, ok := message.Property(s.messages[0].Properties, message.PropertyWaitStore); ok && string(wait) == "false" {
-		return reply, nil
-	}
-	return p.whenStored(r, reply, appended)
-}
-
-// whenStored gives the answer to a request whose message is written: at once or, with SYNC_FLUSH and SYNC_MASTER, when it
-// is flushed and slaves have it, too.
-func (p *Processor) whenStored(r *remoting.Request, reply protocol.Reply, appended store.Appended) (protocol.Reply, error) {
+// whenStored gives the answer to a request whose message is written up to end: at once or, with SYNC_FLUSH and
+// SYNC_MASTER, when it is flushed and slaves have it, too.
+func (p *Processor) whenStored(r *remoting.Request, reply protocol.Reply, end offset.Physical) (protocol.Reply, error) {
 	replicate := p.slaves.Sync()
 	switch {
 	case p.syncFlush:
-		p.safe.wait(r, reply, appended.End, replicate)
+		p.safe.wait(r, reply, end, replicate)
 	case replicate:
-		p.safe.replicate(r, reply, appended.End)
+		p.safe.replicate(r, reply, end)
 	default:
 		return reply, nil
 	}
 	return protocol.Reply{}, errLater
 }
 
-// messageIDs is the answer's msgId: one id, or one per message of a batch joined by commas.
-func (p *Processor) messageIDs(appended store.Appended) string {
-	if appended.Physicals == nil {
-		return string(message.AppendID(make([]byte, 0, 32), p.storeHost, appended.Physical))
-	}
-	ids := make([]byte, 0, 33*len(appended.Physicals))
-	for i, phy := range appended.Physicals {
+// messageIDs is the answer's msgId: one id, or one per message of a batch joined by commas. It is a part of s.
+func (s *sends) messageIDs(host netip.AddrPort, one *send) string {
+	start := len(s.ids)
+	for i, m := range s.messages[one.first : one.first+one.count] {
 		if i > 0 {
-			ids = append(ids, ',')
+			s.ids = append(s.ids, ',')
 		}
-		ids = message.AppendID(ids, p.storeHost, phy)
+		s.ids = message.AppendID(s.ids, host, m.At)
 	}
-	return string(ids)
+	ids := s.ids[start:]
+	return unsafe.String(unsafe.SliceData(ids), len(ids))
 }
 
 // topicForSend makes the checks that come before a look at the message, and finds or creates the topic.
@@ -145,23 +268,26 @@ func (p *Processor) topicForSend(h *protocol.SendMessageRequest) (*protocol.Topi
 }
 
 // fillSingle makes the one message of a request that isn't a batch.
-func (p *Processor) fillSingle(r *remoting.Request, s *sendScratch, topic *protocol.TopicConfig) error {
+func (p *Processor) fillSingle(r *remoting.Request, s *sends, one *send, topic *protocol.TopicConfig) error {
 	h := &s.header
-	var props []byte
-	s.properties, props = p.appendSendProperties(s.properties, h.Properties, true)
-	if err := refuseLater(props); err != nil {
-		return err
-	}
 	m := p.newMessage(r, h, topic)
-	m.Properties, m.Body = props, r.Body
+	m.Body = r.Body
+	var found traits
+	s.properties, m.Properties, found = p.appendSendProperties(s.properties, h.Properties, true)
+	if found.refused != nil {
+		return found.refused
+	}
+	one.unique, one.hasty = found.unique, found.hasty
 	if group, ok := strings.CutPrefix(h.Topic, protocol.RetryPrefix); ok {
 		if err := p.redirectExhausted(r, h, group, &m); err != nil {
 			return err
 		}
 	}
-	var err error
-	if s.properties, _, err = p.delay.Rewrite(&m, s.properties); err != nil {
-		return refuse(protocol.MessageIllegal, "topic %s: %v", h.Topic, err)
+	if found.delayed {
+		var err error
+		if s.properties, _, err = p.delay.Rewrite(&m, s.properties); err != nil {
+			return refuse(protocol.MessageIllegal, "topic %s: %v", h.Topic, err)
+		}
 	}
 	s.messages = append(s.messages, m)
 	return nil
@@ -185,7 +311,7 @@ func (p *Processor) newMessage(r *remoting.Request, h *protocol.SendMessageReque
 
 // fillBatch makes one message of each element of a batch body. They are stored one after the other, with consecutive
 // queue offsets, or not at all.
-func (p *Processor) fillBatch(r *remoting.Request, s *sendScratch, topic *protocol.TopicConfig) error {
+func (p *Processor) fillBatch(r *remoting.Request, s *sends, one *send, topic *protocol.TopicConfig) error {
 	h := &s.header
 	if len(h.Topic) > message.MaxTopicV1 {
 		return refuse(protocol.MessageIllegal, "a batch can't go to topic %s: its name has %d bytes, the limit is %d",
@@ -195,16 +321,19 @@ func (p *Processor) fillBatch(r *remoting.Request, s *sendScratch, topic *protoc
 		return refuse(protocol.MessageIllegal, "a batch can't go to the retry topic %s", h.Topic)
 	}
 	err := protocol.EachBatchMessage(r.Body, func(e protocol.BatchMessage) error {
-		var props []byte
-		s.properties, props = p.appendSendProperties(s.properties, e.Properties, false)
-		if err := refuseLater(props); err != nil {
-			return err
-		}
-		if _, ok := message.Property(props, message.PropertyDelayLevel); ok {
+		m := p.newMessage(r, h, topic)
+		m.Flag, m.Body = e.Flag, e.Body
+		var found traits
+		s.properties, m.Properties, found = p.appendSendProperties(s.properties, e.Properties, false)
+		switch {
+		case found.refused != nil:
+			return found.refused
+		case found.delayed:
 			return refuse(protocol.MessageIllegal, "a batch can't hold delayed messages")
 		}
-		m := p.newMessage(r, h, topic)
-		m.Flag, m.Body, m.Properties = e.Flag, e.Body, props
+		if len(s.messages) == one.first {
+			one.unique, one.hasty = found.unique, found.hasty
+		}
 		s.messages = append(s.messages, m)
 		return nil
 	})
@@ -214,7 +343,7 @@ func (p *Processor) fillBatch(r *remoting.Request, s *sendScratch, topic *protoc
 		}
 		return refuse(protocol.MessageIllegal, "batch to topic %s: %v", h.Topic, err)
 	}
-	if len(s.messages) == 0 {
+	if len(s.messages) == one.first {
 		return refuse(protocol.MessageIllegal, "batch to topic %s holds no message", h.Topic)
 	}
 	return nil
@@ -223,37 +352,59 @@ func (p *Processor) fillBatch(r *remoting.Request, s *sendScratch, topic *protoc
 // appendSendProperties writes to dst the properties that are stored for a message sent with props, and returns dst and
 // the part of it that was added: the sender's own, without what only the broker may set, with a unique key if there is
 // none, and the broker's marks.
-func (p *Processor) appendSendProperties(dst, props []byte, unique bool) (grown, added []byte) {
+func (p *Processor) appendSendProperties(dst, props []byte, unique bool) (grown, added []byte, found traits) {
 	start := len(dst)
-	if _, ok := message.Property(props, message.PropertyPopCheckPoint); ok {
-		dst = message.AppendWithout(dst, props, message.PropertyPopCheckPoint)
-	} else if dst = append(dst, props...); len(props) > 0 && props[len(props)-1] != 2 {
+	if dst = append(dst, props...); len(props) > 0 && props[len(props)-1] != 2 {
 		dst = append(dst, 2) // clients before 5.0 leave out the last separator
 	}
-	if unique {
-		if _, ok := message.Property(props, message.PropertyUniqueKey); !ok {
-			dst = message.AppendProperty(dst, message.PropertyUniqueKey, p.uniqueIDs.Next())
-		}
+	if found = traitsOf(dst[start:]); found.popped {
+		dst = message.AppendWithout(dst[:start], props, message.PropertyPopCheckPoint)
+		found = traitsOf(dst[start:])
+	}
+	if unique && found.unique == nil {
+		id := p.uniqueIDs.Next()
+		dst = message.AppendProperty(dst, message.PropertyUniqueKey, id)
+		found.unique = dst[len(dst)-1-len(id) : len(dst)-1]
 	}
 	dst = append(dst, p.sendMarks...)
-	return dst, dst[start:len(dst):len(dst)]
+	return dst, dst[start:len(dst):len(dst)], found
 }
 
-// refuseLater refuses the kinds of message that this broker can't handle yet, rather than to store them as what they
-// are not.
-func refuseLater(props []byte) (err error) {
+// traits are what a broker looks for in the properties of a message that is sent. Of several properties with one name
+// the last counts.
+type traits struct {
+	unique  []byte // the value of UNIQ_KEY, a part of the text
+	hasty   bool   // WAIT is false
+	delayed bool   // there is a DELAY
+	popped  bool   // there is a POP_CK
+	refused error  // a kind of message that this broker can't handle yet: not to be stored as what it is not
+}
+
+// traitsOf goes over the text once: each send pays for it.
+func traitsOf(props []byte) (t traits) {
 	message.EachProperty(props, func(name, value []byte) bool {
 		switch string(name) {
+		case message.PropertyUniqueKey:
+			t.unique = value
+		case message.PropertyWaitStore:
+			t.hasty = string(value) == "false"
+		case message.PropertyDelayLevel:
+			t.delayed = true
+		case message.PropertyPopCheckPoint:
+			t.popped = true
 		case message.PropertyTransaction:
-			if string(value) == "true" {
-				err = refuse(protocol.NoPermission, "transactional messages are not supported by this broker")
+			if string(value) == "true" && t.refused == nil {
+				t.refused = refuse(protocol.NoPermission, "transactional messages are not supported by this broker")
 			}
 		case message.PropertyTimerDelaySec, message.PropertyTimerDelayMs, message.PropertyTimerDeliverMs:
-			err = refuse(protocol.MessageIllegal, "property %s: delivery at any time is not supported by this broker, only delay levels are", name)
+			if t.refused == nil {
+				t.refused = refuse(protocol.MessageIllegal,
+					"property %s: delivery at any time is not supported by this broker, only delay levels are", name)
+			}
 		}
-		return err == nil
+		return true
 	})
-	return err
+	return t
 }
 
 // redirectExhausted sends a message that its consumer could not handle often enough to the group's dead letters. It is

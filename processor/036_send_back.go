@@ -57,7 +57,7 @@ func (p *Processor) sendBack(_ context.Context, r *remoting.Request) (protocol.R
 	if err != nil {
 		return protocol.Reply{}, err
 	}
-	return p.whenStored(r, protocol.Reply{}, appended)
+	return p.whenStored(r, protocol.Reply{}, appended.End)
 }
 
 // retryLimit is how often a message is tried again for a group: the client's own limit counts, if it can name one.

@@ -25,15 +25,17 @@ type Message struct {
 	PreparedTransactionOffset int64
 	Body                      []byte
 	Properties                []byte
+
+	At          offset.Physical // set by Append
+	QueueOffset offset.Queue    // set by Append
 }
 
 // Appended says where an append went.
 type Appended struct {
-	Physical       offset.Physical   // of the first message
-	Queue          offset.Queue      // of the first message
-	End            offset.Physical   // behind the last message; what WhenFlushed takes
-	StoreTimestamp int64             // ms, of all
-	Physicals      []offset.Physical // of several messages, one each; nil for a single one
+	Physical       offset.Physical // of the first message
+	Queue          offset.Queue    // of the first message
+	End            offset.Physical // behind the last message; what WhenFlushed takes
+	StoreTimestamp int64           // ms, of all
 }
 
 // putState is what appends share. mu is the put lock.
@@ -51,7 +53,8 @@ const keepBuffer = 1 << 20
 var errPanic = errors.New("panic in an append")
 
 // Append writes the messages one after the other, in one file of the log: all of them or none. Those of one queue get
-// consecutive queue offsets. When it returns without an error the messages are written, not flushed: see WhenFlushed.
+// consecutive queue offsets. Each message is told its place. When it returns without an error the messages are written, not
+// flushed: see WhenFlushed.
 //
 // ErrTopic, ErrProperties and ErrTooLarge are the messages' fault; ErrFull passes; ErrClosed and ErrBroken do not.
 func (s *Store) Append(msgs ...Message) (Appended, error) {
@@ -232,9 +235,6 @@ func (s *Store) encode(msgs []Message, pos offset.Physical) Appended {
 	p := &s.put
 	p.buf = p.buf[:0]
 	a := Appended{Physical: pos, StoreTimestamp: p.lastTime}
-	if len(msgs) > 1 {
-		a.Physicals = make([]offset.Physical, 0, len(msgs))
-	}
 	for i := range msgs {
 		q := s.queues.ensure(msgs[i].Topic, msgs[i].QueueID)
 		r := s.record(&msgs[i], q.name)
@@ -244,11 +244,9 @@ func (s *Store) encode(msgs []Message, pos offset.Physical) Appended {
 			r.QueueOffset = q.next
 			q.next++
 		}
+		msgs[i].At, msgs[i].QueueOffset = r.PhysicalOffset, r.QueueOffset
 		if i == 0 {
 			a.Queue = r.QueueOffset
-		}
-		if len(msgs) > 1 {
-			a.Physicals = append(a.Physicals, r.PhysicalOffset)
 		}
 		p.buf = message.AppendRecord(p.buf, &r)
 	}

@@ -151,19 +151,14 @@ func (l *ledger) append(t *testing.T, s *Store, rnd *rand.Rand, name string) err
 		l.sent[body] = true
 		msgs = append(msgs, m)
 	}
-	a, err := s.Append(msgs...)
-	if err != nil {
+	if _, err := s.Append(msgs...); err != nil {
 		return err
 	}
-	at := a.Physicals
-	if at == nil {
-		at = []offset.Physical{a.Physical}
-	}
-	for j, phy := range at {
-		if _, used := l.acked[phy]; used {
-			t.Errorf("position %d is used twice", phy)
+	for _, m := range msgs {
+		if _, used := l.acked[m.At]; used {
+			t.Errorf("position %d is used twice", m.At)
 		}
-		l.acked[phy] = string(msgs[j].Body)
+		l.acked[m.At] = string(m.Body)
 	}
 	return nil
 }

@@ -135,8 +135,13 @@ func TestBatchIsInOneSegmentWithConsecutiveOffsets(t *testing.T) {
 		a, err := s.Append(batch...)
 		require.NoError(t, err)
 		require.EqualValues(t, 5*i, a.Queue)
-		require.Len(t, a.Physicals, 5)
-		require.Equal(t, a.Physical, a.Physicals[0])
+		require.Equal(t, a.Physical, batch[0].At)
+		for j, m := range batch {
+			require.EqualValues(t, 5*i+j, m.QueueOffset)
+			r, err := s.Record(m.At, nil)
+			require.NoError(t, err)
+			require.Contains(t, string(r), string(m.Body))
+		}
 		require.Equal(t, int64(a.Physical)/4096, int64(a.End-1)/4096)
 		end = a.End
 	}
