@@ -58,6 +58,10 @@ func dialHA(ctx context.Context, addr string) (net.Conn, error) {
 
 const (
 	haConnectTimeout = 3 * time.Second
+	// attachLimit is how long slaves that are there are waited for before a master opens.
+	attachLimit   = 5 * time.Second
+	openingReason = "its slaves are about to connect"
+	leaveLimit    = 3 * time.Second
 	// settleLimit is after what time a start is over even though the master is not open.
 	settleLimit = 2 * time.Second
 )
@@ -212,11 +216,35 @@ func (g *group) lead(ctx context.Context, settled func()) error {
 	g.replicas.Begin(sync, g.broker.store.Written(), exposed)
 	defer g.replicas.End()
 	g.broker.store.WakeDispatch()
+	if sync {
+		g.awaitSlaves(ctx)
+	}
 	g.stand(processor.Standing{Master: true})
 	g.broker.registrar.start(ctx, s.Namesrv)
 	defer g.broker.registrar.wait()
 	settled()
 	return g.broker.delay.Run(ctx)
+}
+
+// awaitSlaves gives slaves that are there the time to connect, so that the first messages are not answered with
+// SLAVE_NOT_AVAILABLE.
+func (g *group) awaitSlaves(ctx context.Context) {
+	g.stand(processor.Standing{Master: true, Closed: openingReason})
+	ctx, cancel := context.WithTimeout(ctx, attachLimit)
+	defer cancel()
+	expected := 0
+	for _, p := range g.peers.All(ctx) {
+		if p.Err == nil && p.Status.State == ha.StateFollowing {
+			expected++
+		}
+	}
+	for g.replicas.InSync() < expected {
+		select {
+		case <-time.After(drainLook):
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // follow is a slave's turn.
@@ -246,10 +274,30 @@ func (g *group) follow(ctx context.Context, settled func()) error {
 
 // serve runs what both roles have: the HA port, and what is known of slaves.
 func (g *group) serve(ctx context.Context) error {
-	loops, ctx := errgroup.WithContext(ctx)
-	loops.Go(func() error { return g.sender.Serve(ctx, g.listener) })
-	loops.Go(func() error { return g.replicas.Run(ctx) })
+	root, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	loops, inner := errgroup.WithContext(root)
+	loops.Go(func() error { return g.sender.Serve(inner, g.listener) })
+	loops.Go(func() error { return g.replicas.Run(inner) })
+	loops.Go(func() error {
+		defer stop()
+		select {
+		case <-ctx.Done():
+			g.leaveLevel()
+		case <-inner.Done(): // one of the others has failed
+		}
+		return nil
+	})
 	return loops.Wait()
+}
+
+// leaveLevel gives slaves that are near the time to get the last of the log, when this broker stops.
+func (g *group) leaveLevel() {
+	for began := time.Now(); time.Since(began) < leaveLimit; time.Sleep(drainLook) {
+		if g.replicas.Level() {
+			return
+		}
+	}
 }
 
 // shares is what the sender asks of a slave that connects.
@@ -257,8 +305,8 @@ func (g *group) shares(ctx context.Context, remote net.Addr, at offset.Physical)
 	g.mu.Lock()
 	leader := g.leader
 	g.mu.Unlock()
-	if leader == nil || g.Standing().Closed != "" {
-		return ha.ErrStranger // a slave serves its log to whoever asks, and counts nobody
+	if closed := g.Standing().Closed; leader == nil || closed != "" && closed != openingReason {
+		return ha.ErrStranger // it serves its log to whoever asks, and counts nobody
 	}
 	return leader.Shares(ctx, remote, at)
 }
@@ -276,7 +324,7 @@ func (g *group) Force() {
 func (g *group) Status() protocol.ReplicaStatus {
 	store, standing := g.broker.store, g.Standing()
 	g.mu.Lock()
-	leader, follower := g.leader, g.follower
+	follower := g.follower
 	s := protocol.ReplicaStatus{
 		BrokerName: g.broker.settings.Get().Name, BrokerID: g.id, Role: g.role.String(), Since: g.since.UnixMilli(),
 	}
@@ -301,11 +349,10 @@ func (g *group) Status() protocol.ReplicaStatus {
 	case follower != nil:
 		master, waiting := follower.Status()
 		s.State, s.Waiting, s.Master = ha.StateFollowing, waiting, &master
+	case standing.Closed == openingReason:
+		s.State, s.Waiting = ha.StateOpening, standing.Closed
 	case standing.Closed != "":
-		s.State, s.Waiting = "closed", standing.Closed
-		if leader != nil && s.Waiting == "" {
-			s.Waiting = leader.Waiting()
-		}
+		s.State, s.Waiting = ha.StateClosed, standing.Closed
 	default:
 		s.State = ha.StateOpen
 	}

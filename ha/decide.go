@@ -92,7 +92,7 @@ func Decide(own Survival, others []Replica, waited, limit time.Duration, forced 
 		slices.Sort(behind)
 		return Decision{Action: Wait, Why: fmt.Sprintf("messages may be missing here, and %s did not answer", strings.Join(behind, ", "))}
 	}
-	unknown := missing && (silent > 0 || best >= 0)
+	unknown := best >= 0 || missing && silent > 0
 	return Decision{
 		Action: Open, Why: openWhy(missing, silent, forced),
 		LogGap:   unknown,

@@ -154,7 +154,7 @@ func (f *Follower) mayFollow(peer *Peer) error {
 	switch {
 	case peer.Status.Role == slaveRole:
 		return fmt.Errorf("%s is no master", peer.Addr)
-	case !peer.Java && peer.Status.State != StateOpen:
+	case !peer.Java && peer.Status.State != StateOpen && peer.Status.State != StateOpening:
 		return fmt.Errorf("master %s is not open yet: %s", peer.Addr, peer.Status.Waiting)
 	case peer.end() < end:
 		return fmt.Errorf("%w: the master's log ends at %d, this one at %d", ErrBehind, peer.Status.End, end)

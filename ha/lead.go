@@ -50,6 +50,7 @@ type Leader struct {
 	waiting string // guarded by mu
 	forced  bool   // guarded by mu
 	poke    chan struct{}
+	sharing sync.Mutex // held while a slave is looked at, one at a time, as gaps may be filled from it
 }
 
 // NewLeader makes a Leader.
@@ -105,7 +106,10 @@ func (l *Leader) Prepare(ctx context.Context) (exposed bool, err error) {
 		d := Decide(own, others, time.Since(began), l.opts.Limit, forced)
 		switch d.Action {
 		case Open:
-			return l.open(ctx, own, peers, d)
+			err = l.merge(ctx, peers)
+			if err == nil || forced || time.Since(began) >= l.opts.Limit {
+				return l.open(ctx, own, peers, d)
+			}
 		case Fetch:
 			err = l.fetch(ctx, &peers[d.From], forks)
 		case Cut:
@@ -209,27 +213,23 @@ func longer(a, b []Epoch) []Epoch {
 	return a
 }
 
-// open takes over what the replicas know, and keeps free what may have been given out.
-func (l *Leader) open(ctx context.Context, own Survival, peers []Peer, d Decision) (exposed bool, err error) {
-	exposed = !l.opts.Sync || len(peers) == 0
+// merge takes over what the replicas know beside messages.
+func (l *Leader) merge(ctx context.Context, peers []Peer) error {
+	var errs []error
 	for _, p := range peers {
 		if p.Err != nil {
-			exposed = true
 			continue
 		}
-		if p.end() < own.End {
-			exposed = true
-		}
 		if err := l.opts.Metadata.Merge(ctx, p.Addr); err != nil {
-			l.log.Error("tables of a replica not merged", "addr", p.Addr, "err", err)
+			errs = append(errs, fmt.Errorf("tables of %s: %w", p.Addr, err))
 		}
 	}
-	if exposed {
-		// The limit of what readers see is about to be what slaves have; what is here already they see all the same.
-		if err := l.opts.Memory.Expose(); err != nil {
-			return exposed, err
-		}
-	}
+	return errors.Join(errs...)
+}
+
+// open keeps free what may have been given out and could not be got, and begins an epoch.
+func (l *Leader) open(ctx context.Context, own Survival, peers []Peer, d Decision) (exposed bool, err error) {
+	exposed = !l.opts.Sync || len(peers) == 0
 	lost := store.Lost{Queue: func(_ string, _ int32, next offset.Queue) offset.Queue {
 		if d.QueueGap {
 			next += offset.Queue(l.opts.MessagesBound)
@@ -238,6 +238,23 @@ func (l *Leader) open(ctx context.Context, own Survival, peers []Peer, d Decisio
 	}}
 	if d.LogGap {
 		lost.Log = own.End + offset.Physical(l.opts.BytesBound)
+	}
+	for _, p := range peers {
+		exposed = exposed || p.Err != nil || p.end() < own.End
+		if p.Err != nil || !d.LogGap || p.end() <= own.End {
+			continue
+		}
+		// An operator opens this master although that broker has more: nothing of it must be given out again.
+		lost.Log = max(lost.Log, p.end())
+		if err := l.highs(ctx, p.Addr, &lost); err != nil {
+			return exposed, err
+		}
+	}
+	if exposed {
+		// What readers see is limited to what slaves have from now on, but what is here already they see all the same.
+		if err := l.opts.Memory.Expose(); err != nil {
+			return exposed, err
+		}
 	}
 	l.opts.Metadata.Committed(func(topic string, queue int32, next offset.Queue) {
 		if next > l.opts.Store.Given(topic, queue) {
@@ -261,19 +278,40 @@ func (l *Leader) open(ctx context.Context, own Survival, peers []Peer, d Decisio
 	return exposed, nil
 }
 
+// highs adds to what is lost the ends that queues have at a broker.
+func (l *Leader) highs(ctx context.Context, addr string, lost *store.Lost) error {
+	var err error
+	l.opts.Store.EachQueue(func(topic string, queue int32, _ store.Bounds) {
+		high, askErr := l.opts.Peers.high(ctx, addr, topic, queue)
+		if askErr != nil {
+			err = fmt.Errorf("end of %s/%d at %s: %w", topic, queue, addr, askErr)
+		}
+		lost.Others = append(lost.Others, store.QueueSpan{Topic: topic, Queue: queue, To: high})
+	})
+	return err
+}
+
 // ErrStranger: it can't be told which broker is at the other end of a connection.
 var ErrStranger = errors.New("no broker of the group is known there")
 
 // Shares is a Sender's question on an open master: whether the slave that goes on from a position has the same log up to
-// there. Our own slaves compare by themselves; a Java slave is read through its HA port. If the slave turns out to have
-// what belongs into a gap of this log, it is fetched first.
+// there. Our own slaves compare by themselves; a Java slave is read through its HA port. What belongs into a gap of this
+// log, and a slave turns out to have, is fetched first.
 func (l *Leader) Shares(ctx context.Context, remote net.Addr, at offset.Physical) error {
-	slave, err := l.find(ctx, remote, at)
+	l.sharing.Lock()
+	defer l.sharing.Unlock()
+	peers := l.opts.Peers.All(ctx)
+	for i := range peers {
+		if peers[i].Err != nil || peers[i].Status.Role != slaveRole {
+			continue
+		}
+		if err := l.heal(ctx, &peers[i]); err != nil {
+			return fmt.Errorf("heal from %s: %w", peers[i].Addr, err)
+		}
+	}
+	slave, err := find(ctx, peers, remote, at)
 	if err != nil {
 		return err
-	}
-	if err := l.heal(ctx, slave); err != nil {
-		return fmt.Errorf("heal from %s: %w", slave.Addr, err)
 	}
 	if end := l.opts.Store.Written(); at > end {
 		return fmt.Errorf("%w: this log ends at %d, the slave %s goes on from %d", ErrDiverged, end, slave.Addr, at)
@@ -289,13 +327,13 @@ func (l *Leader) Shares(ctx context.Context, remote net.Addr, at offset.Physical
 }
 
 // find is the slave of the group at a remote address, which is no listening one: by host, and by what it has.
-func (l *Leader) find(ctx context.Context, remote net.Addr, at offset.Physical) (*Peer, error) {
+func find(ctx context.Context, peers []Peer, remote net.Addr, at offset.Physical) (*Peer, error) {
 	host, _, err := net.SplitHostPort(remote.String())
 	if err != nil {
 		host = remote.String()
 	}
 	var found *Peer
-	for _, p := range l.opts.Peers.All(ctx) {
+	for _, p := range peers {
 		if p.Err != nil || p.Status.Role != slaveRole || !sameHost(ctx, host, p.Addr, p.Status.HAAddr) {
 			continue
 		}

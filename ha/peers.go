@@ -56,8 +56,11 @@ func (p *Peer) leads() bool { return p.Status.Role != slaveRole && p.Status.Stat
 const (
 	askTimeout = 3 * time.Second
 	slaveRole  = "SLAVE"
-	// StateOpen is the state of a master that serves, StateFollowing that of a slave.
+	// StateOpen is the state of a master that serves, StateOpening of one that is about to and lets its slaves connect,
+	// StateClosed of one that waits, and StateFollowing that of a slave.
 	StateOpen      = "open"
+	StateOpening   = "opening"
+	StateClosed    = "closed"
 	StateFollowing = "following"
 )
 
@@ -201,4 +204,20 @@ func (p *Peers) config(ctx context.Context, addr string) (map[string]string, err
 		}
 	}
 	return conf, nil
+}
+
+// high is the end of a queue at another broker.
+func (p *Peers) high(ctx context.Context, addr, topic string, queue int32) (offset.Queue, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	resp, err := p.opts.Client.Call(ctx, addr, protocol.GetMaxOffset, &protocol.GetMaxOffsetRequest{Topic: topic, QueueID: queue}, nil, nil)
+	if err != nil {
+		return 0, err
+	}
+	if resp.Code != int32(protocol.Success) {
+		return 0, answered(resp)
+	}
+	var h protocol.GetMaxOffsetResponse
+	err = resp.ReadHeader(&h)
+	return offset.Queue(h.Offset), err
 }

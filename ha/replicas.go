@@ -123,6 +123,14 @@ func (r *Replicas) inSync() (n int) {
 	return n
 }
 
+// Level says whether all slaves that count have everything.
+func (r *Replicas) Level() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	written := r.opts.Written()
+	return !slices.ContainsFunc(r.links, func(l *link) bool { return r.near(l) && l.acked < written })
+}
+
 func (r *Replicas) near(l *link) bool {
 	return l.acked >= 0 && int64(r.opts.Written()-l.acked) <= r.opts.BehindMax
 }

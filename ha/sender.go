@@ -157,10 +157,10 @@ func (s *Sender) settle(ctx context.Context, conn net.Conn, l *link, request off
 				close(shares)
 				s.opts.Replicas.ack(l, min(request, s.opts.Store.Written()))
 				return nil
-			case errors.Is(err, ErrDiverged) || ctx.Err() != nil:
+			case !errors.Is(err, ErrStranger) || ctx.Err() != nil:
 				return err
 			}
-			s.log.Error("slave does not count", "addr", conn.RemoteAddr().String(), "phy", int64(request), "err", err)
+			s.log.Warn("reader that does not count as a slave", "addr", conn.RemoteAddr().String(), "phy", int64(request), "err", err)
 			return nil
 		case <-tick.C:
 			if err := s.frame(conn, make([]byte, headSize), request, 0); err != nil {

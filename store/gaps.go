@@ -159,6 +159,17 @@ func sortQueueSpans(list []QueueSpan) {
 	slices.SortFunc(list, func(a, b QueueSpan) int { return int(min(max(a.From-b.From, -1), 1)) })
 }
 
+// forget drops the gaps of a topic that is deleted.
+func (g *gaps) forget(topic string) error {
+	next := g.get()
+	before := len(next.Queues)
+	next.Queues = slices.DeleteFunc(next.Queues, func(s QueueSpan) bool { return s.Topic == topic })
+	if len(next.Queues) == before {
+		return nil
+	}
+	return g.save(next)
+}
+
 // pruned drops gaps that readers can't come to any more.
 func (s *Store) pruned(list []QueueSpan) []QueueSpan {
 	return slices.DeleteFunc(list, func(g QueueSpan) bool {

@@ -27,9 +27,10 @@ func (s *Store) DeleteTopic(topic string) error {
 	s.put.mu.Lock() // no append is numbered by the old queues
 	gone := s.queues.take(topic)
 	written := s.log.written.load()
+	forgotten := s.gaps.forget(topic)
 	s.put.mu.Unlock()
-	if len(gone) == 0 {
-		return nil
+	if len(gone) == 0 || forgotten != nil {
+		return forgotten
 	}
 	for _, q := range gone {
 		q.files.Store(&[]int64{})
