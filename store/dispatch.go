@@ -137,8 +137,9 @@ func (d *dispatcher) stepLocked() (more bool, err error) {
 		return false, nil
 	}
 	defer d.round.reset()
+	before := pos
 	pos, err = d.collect(pos, limit)
-	if err != nil {
+	if err != nil || pos == before {
 		return false, err
 	}
 	if err := d.round.write(d.store.files); err != nil {
@@ -153,15 +154,21 @@ func (d *dispatcher) stepLocked() (more bool, err error) {
 	return true, nil
 }
 
-// collect gathers the records from pos on that one reading of the log brings, and returns the position behind them.
+// collect gathers the records from pos on that one reading of the log brings, and returns the position behind them. The
+// limit may be in the midst of a record, for a Java slave acknowledges whatever part of one it has: that record waits, and
+// is not taken for one that the log's end cuts.
 func (d *dispatcher) collect(pos, limit offset.Physical) (offset.Physical, error) {
-	f, err := d.cursor.look(pos, limit)
+	end := d.store.log.written.load()
+	f, err := d.cursor.look(pos, end)
 	if err != nil {
 		return pos, err
 	}
 	for ; pos < limit; f = d.cursor.peek(pos) {
 		switch f.kind {
 		case isRecord:
+			if pos+offset.Physical(f.size) > limit {
+				return pos, nil
+			}
 			d.add(&f.record)
 			pos += offset.Physical(f.size)
 		case isBlank:
@@ -177,7 +184,7 @@ func (d *dispatcher) collect(pos, limit offset.Physical) (offset.Physical, error
 			if len(d.records) > 0 {
 				return pos, nil // first what comes before it
 			}
-			return d.skip(pos, limit, f.why)
+			return d.skip(pos, end, f.why)
 		}
 	}
 	return pos, nil
