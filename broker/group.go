@@ -266,7 +266,7 @@ func (g *group) follow(ctx context.Context, settled func()) error {
 	var loops errgroup.Group
 	loops.Go(func() error { return follower.Run(ctx) })
 	loops.Go(func() error {
-		g.metadata.Follow(ctx, g.masterAddr)
+		g.metadata.Follow(ctx, follower.MasterAddr)
 		return nil
 	})
 	return loops.Wait()

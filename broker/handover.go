@@ -102,6 +102,11 @@ func (g *group) become(role config.Role, id int64, master string) error {
 	g.role, g.id, g.master, g.doubt = role, id, master, false
 	end := g.turn
 	g.mu.Unlock()
+	if role == config.Slave { // the new master has all that was seen here
+		if err := g.memory.Covered(); err != nil {
+			g.log.Error("not noted that the new master has everything", "err", err)
+		}
+	}
 	g.log.Warn("role changed", "before", before.String(), "after", role.String(), "id", id)
 	end()
 	return nil

@@ -106,17 +106,14 @@ var errNoMaster = errors.New("no master is known")
 
 // once asks the master, and follows it until the connection ends or the logs turn out to have diverged.
 func (f *Follower) once(ctx context.Context) error {
-	addr, configured := f.opts.Master()
-	if addr == "" {
-		return errNoMaster
-	}
-	peer := f.opts.Peers.Ask(ctx, addr)
-	if peer.Err != nil {
-		return fmt.Errorf("master %s: %w", addr, peer.Err)
+	told, configured := f.opts.Master()
+	peer, err := f.findMaster(ctx, told)
+	if err != nil {
+		return err
 	}
 	haAddr := cmp.Or(configured, peer.Status.HAAddr)
 	f.mu.Lock()
-	f.master = protocol.MasterStatus{Addr: addr, HAAddr: haAddr, End: peer.Status.End}
+	f.master = protocol.MasterStatus{Addr: peer.Addr, HAAddr: haAddr, End: peer.Status.End}
 	f.low = offset.Physical(peer.Status.Low)
 	f.mu.Unlock()
 	if err := f.mayFollow(&peer); err != nil {
@@ -130,12 +127,34 @@ func (f *Follower) once(ctx context.Context) error {
 			f.waits(nil)
 		},
 	}
-	err := p.pull(ctx, haAddr, f.begin(&peer), -1)
+	err = p.pull(ctx, haAddr, f.begin(&peer), -1)
 	var fork *Fork
 	if errors.As(err, &fork) {
 		return f.cut(fork, &peer)
 	}
 	return err
+}
+
+// findMaster asks whom a name server has named as the master, if any has. When that is no master, it looks for one among
+// the brokers of the group: name servers tell of a new one only at the next registration.
+func (f *Follower) findMaster(ctx context.Context, told string) (Peer, error) {
+	why := errNoMaster
+	if told != "" {
+		peer := f.opts.Peers.Ask(ctx, told)
+		if peer.Err == nil && peer.Status.Role != slaveRole {
+			return peer, nil
+		}
+		if why = peer.Err; why == nil {
+			why = errors.New("it is a slave")
+		}
+		why = fmt.Errorf("master %s: %w", told, why)
+	}
+	for _, peer := range f.opts.Peers.All(ctx) {
+		if peer.Err == nil && peer.Status.Role != slaveRole {
+			return peer, nil
+		}
+	}
+	return Peer{}, why
 }
 
 // begin is where the part of the master's log begins that this broker is to have.
@@ -152,8 +171,6 @@ func (f *Follower) begin(peer *Peer) offset.Physical {
 func (f *Follower) mayFollow(peer *Peer) error {
 	end := f.opts.Store.Written()
 	switch {
-	case peer.Status.Role == slaveRole:
-		return fmt.Errorf("%s is no master", peer.Addr)
 	case !peer.Java && peer.Status.State != StateOpen && peer.Status.State != StateOpening:
 		return fmt.Errorf("master %s is not open yet: %s", peer.Addr, peer.Status.Waiting)
 	case peer.end() < end:
@@ -190,6 +207,13 @@ func (f *Follower) came(at offset.Physical, now time.Time) {
 	if int64(at) >= f.master.End {
 		f.level = now
 	}
+}
+
+// MasterAddr is the address of the master that is followed; empty: none is.
+func (f *Follower) MasterAddr() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.master.Addr
 }
 
 // MasterLow is where the master's log began when it was last asked.

@@ -18,6 +18,7 @@ const usage = `ratchet - a message broker and name server for RocketMQ's clients
   ratchet namesrv              a name server        [-c namesrv.conf]
   ratchet broker               a broker             [-c broker.conf] [-n host:port;host:port]
   ratchet inspect              look into a store's folder, verify it, compare two: see ratchet inspect -h
+  ratchet admin                replication as a broker sees it, and orders: see ratchet admin -h
   ratchet version
 
 Each takes -h for its flags.
@@ -35,6 +36,7 @@ var commands = []command{
 	{"namesrv", runNamesrv},
 	{"broker", runBroker},
 	{"inspect", runInspect},
+	{"admin", runAdmin},
 	{"version", runVersion},
 }
 
