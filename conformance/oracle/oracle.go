@@ -31,13 +31,25 @@ func JVMFlags(home, heap string) []string {
 	return flags
 }
 
-// Two Maven runs at once would fight over the local repository.
-var mavenLock sync.Mutex
+// Two Maven runs at once would fight over the local repository. built are the folders with jars that are there by now.
+var (
+	mavenLock sync.Mutex
+	built     = map[string]string{}
+)
 
-// maven runs the goals of a project, a folder of conformance, for one version, and returns the folder with the jars.
-func maven(project, version string, goals ...string) (string, error) {
+// maven runs the goals of a project, a folder of conformance, for one version, and returns the folder with the jars. It
+// does so once: a test that starts a broker again does not wait for it.
+func maven(project, version string, goals ...string) (lib string, err error) {
 	mavenLock.Lock()
 	defer mavenLock.Unlock()
+	if lib, ok := built[project+version]; ok {
+		return lib, nil
+	}
+	defer func() {
+		if err == nil {
+			built[project+version] = lib
+		}
+	}()
 	args := append([]string{"-q", "-B", "-Drocketmq.version=" + version, "-Drocketmq.group=" + maker(version)}, goals...)
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()

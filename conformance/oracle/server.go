@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -102,6 +103,35 @@ func (s *Server) Start() error {
 	}
 	return nil
 }
+
+// Pause keeps the process from doing anything until Resume. A signal reaches the threads one by one: it returns when none
+// runs any more.
+func (s *Server) Pause() error {
+	if err := s.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	for limit := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+		stats, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", s.cmd.Process.Pid))
+		if err != nil {
+			return err
+		}
+		running := len(stats) == 0
+		for _, stat := range stats {
+			text, err := os.ReadFile(stat)
+			_, state, _ := strings.Cut(string(text), ") ") // behind the thread's name
+			running = running || err == nil && !strings.HasPrefix(state, "T")
+		}
+		if !running {
+			return nil
+		}
+		if time.Now().After(limit) {
+			return fmt.Errorf("%s still runs after SIGSTOP", s.Command[0])
+		}
+	}
+}
+
+// Resume lets a paused process go on.
+func (s *Server) Resume() error { return s.cmd.Process.Signal(syscall.SIGCONT) }
 
 // End sends the signal and waits for the process; one that ignores it is killed and reported.
 func (s *Server) End(signal syscall.Signal) error {
