@@ -178,6 +178,7 @@ func TestRuntimeInfo(t *testing.T) {
 	require.Regexp(t, `^Total : \d+\.\d [GTP]iB, Free : \d+\.\d [MGTP]iB\.$`, table["commitLogDirCapacity"])
 	require.Regexp(t, `^0\.\d{4}$`, table["commitLogDiskRatio"])
 	require.Equal(t, "0", table["sendThreadPoolQueueSize"])
+	require.Equal(t, "0", table["sendThreadPoolQueueHeadWaitTimeMills"])
 	require.Equal(t, "10000", table["sendThreadPoolQueueCapacity"])
 	require.Equal(t, "100000", table["pullThreadPoolQueueCapacity"])
 	require.NotEqual(t, "-1", table["earliestMessageTimeStamp"])
@@ -200,4 +201,36 @@ func TestADeletedGroupTakesItsOffsetsAlong(t *testing.T) {
 		require.NoError(t, protocol.Unmarshal(p.must(protocol.GetAllConsumerOffset, nil, nil).Body, &table))
 		require.Empty(t, table.OffsetTable, field)
 	}
+}
+
+// What an operator does on the master counts on its slave: a deleted topic is gone with its messages and offsets, a reset
+// moves the group back.
+func TestWhatIsDoneOnTheMasterCountsOnTheSlave(t *testing.T) {
+	master, slave := pair(t, "SYNC_MASTER")
+	for _, topic := range []string{"Kept", "Gone"} {
+		master.createTopic(topic, 1)
+		master.sendMany(topic, 0, 10)
+		master.must(protocol.UpdateAndCreateSubscriptionGroup, nil, []byte(`{"groupName":"G"}`))
+		master.must(protocol.UpdateConsumerOffset, commitHeader("G", topic, 0, 7), nil)
+	}
+	at := func(topic string) (at int64) {
+		var table protocol.ConsumerOffsetTable
+		require.NoError(t, protocol.Unmarshal(slave.must(protocol.GetAllConsumerOffset, nil, nil).Body, &table))
+		at, ok := table.OffsetTable[topic+"@G"][0]
+		if !ok {
+			return -1
+		}
+		return at
+	}
+	require.Eventually(t, func() bool { return at("Kept") == 7 && at("Gone") == 7 }, waitLimit, waitStep)
+	require.Equal(t, int64(10), slave.maxOffset("Gone", 0))
+
+	master.must(protocol.DeleteTopicInBroker, &protocol.DeleteTopicRequest{Topic: "Gone"}, nil)
+	master.must(protocol.InvokeBrokerToResetOffset, &protocol.ResetOffsetRequest{
+		Group: "G", Topic: "Kept", IsForce: true, QueueID: protocol.Some(int32(0)), Offset: protocol.Some(int64(2)),
+	}, nil)
+	require.Eventually(t, func() bool { return at("Kept") == 2 && at("Gone") == -1 }, waitLimit, waitStep)
+	require.Zero(t, slave.maxOffset("Gone", 0))
+	require.Equal(t, int64(10), slave.maxOffset("Kept", 0))
+	level(t, master, slave)
 }

@@ -285,7 +285,7 @@ func (m *Metadata) addTopics(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	added, err := m.Topics.AddMissing(table.entries)
+	added, err := m.Topics.AddMissing(table.entries, table.version)
 	if len(added) > 0 {
 		m.Logger.Info("topics taken over", "component", "ha", "addr", m.peer, "topics", added)
 	}

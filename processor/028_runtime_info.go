@@ -58,6 +58,9 @@ func (p *Processor) runtimeInfo(context.Context, *remoting.Request) (protocol.Re
 		lane := p.lane(i)
 		number(name+"ThreadPoolQueueSize", int64(lane.Waiting))
 		number(name+"ThreadPoolQueueCapacity", int64(lane.Capacity))
+		if lane.Waiting == 0 {
+			number(name+"ThreadPoolQueueHeadWaitTimeMills", 0)
+		}
 	}
 	return bodyReply(protocol.KVTable{Table: table})
 }

@@ -237,9 +237,11 @@ func (g *Groups) Adopt(other *protocol.SubscriptionGroupWrapper, version protoco
 	return err
 }
 
-// AddMissing takes over the groups of another broker's table that are missing here, and changes no other.
+// AddMissing takes over the groups of another broker's table that are missing here, and changes no other. The version
+// here becomes the newer of the two, so that replicas of the other follow.
 func (g *Groups) AddMissing(other *protocol.SubscriptionGroupWrapper) (added []string, err error) {
 	_, err = g.change(func(e *edit[protocol.SubscriptionGroupConfig]) {
+		e.follow(g.Version(), other.DataVersion)
 		forbidden := maps.Clone(*g.forbidden.Load())
 		for name, c := range other.SubscriptionGroupTable {
 			n, ok := foreignGroup(name, c)

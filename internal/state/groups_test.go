@@ -153,6 +153,10 @@ func TestAddMissingGroups(t *testing.T) {
 		require.Equal(t, want, added)
 		require.Equal(t, version.Counter+1, g.Version().Counter)
 	}
+	other.DataVersion.Counter = 1000
+	_, err = g.AddMissing(other)
+	require.NoError(t, err)
+	require.Equal(t, int64(1001), g.Version().Counter)
 	c, _ := openGroups(t, killed(fsys), no).Get("both")
 	require.Equal(t, int32(16), c.RetryMaxTimes)
 	require.Equal(t, map[string]map[string]int32{"new": {"T": 4}, "both": {"T": 4}}, g.Forbidden())

@@ -131,6 +131,14 @@ type edit[V any] struct {
 	entries map[string]*V // the new map; a copy from the first change on
 	shared  bool          // entries is still the published map
 	changed bool
+	floor   protocol.DataVersion // the new version is above this, too
+}
+
+// follow makes the new version one that comes after another broker's, and is a change if it does not so already.
+func (e *edit[V]) follow(own, other protocol.DataVersion) {
+	if e.floor = other; other.Counter > own.Counter || other.StateVersion > own.StateVersion {
+		e.own()
+	}
 }
 
 func (e *edit[V]) own() {
@@ -174,7 +182,8 @@ func (t *table[V]) changeTo(version *protocol.DataVersion, fn func(*edit[V])) (*
 			after.version = *version
 		} else {
 			after.version.Timestamp = t.files.Now().UnixMilli()
-			after.version.Counter++
+			after.version.Counter = max(after.version.Counter, e.floor.Counter) + 1
+			after.version.StateVersion = max(after.version.StateVersion, e.floor.StateVersion)
 		}
 		t.now.Store(after)
 	}

@@ -311,10 +311,12 @@ func (t *Topics) Adopt(other map[string]protocol.TopicConfig, version protocol.D
 	return err
 }
 
-// AddMissing takes over the topics of another broker's table that are missing here, and changes no other.
-func (t *Topics) AddMissing(other map[string]protocol.TopicConfig) (added []string, err error) {
+// AddMissing takes over the topics of another broker's table that are missing here, and changes no other. The version
+// here becomes the newer of the two, so that replicas of the other follow.
+func (t *Topics) AddMissing(other map[string]protocol.TopicConfig, version protocol.DataVersion) (added []string, err error) {
 	var put []*protocol.TopicConfig
 	v, err := t.change(func(e *edit[protocol.TopicConfig]) {
+		e.follow(t.Version(), version)
 		for name, c := range other {
 			if _, known := e.entries[name]; !known && t.foreign(name, &c) {
 				n := normal(c)

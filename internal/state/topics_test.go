@@ -206,7 +206,7 @@ func TestNamesThatCouldLeaveTheStoreAreRefused(t *testing.T) {
 	require.True(t, ok, "brokers are named so, and have topics")
 	foreign := map[string]protocol.TopicConfig{"../x": {}, "U": {}, "V": {ReadQueueNums: -1}}
 	require.NoError(t, topics.Adopt(foreign, protocol.DataVersion{Counter: 77}, nil))
-	_, err = topics.AddMissing(foreign)
+	_, err = topics.AddMissing(foreign, protocol.DataVersion{})
 	require.NoError(t, err)
 	_, ok = topics.Get("V")
 	require.False(t, ok)
@@ -326,15 +326,22 @@ func TestAddMissingTopics(t *testing.T) {
 	require.NoError(t, err)
 	version := topics.Version()
 	other := map[string]protocol.TopicConfig{"both": {Perm: 2}, "new": {Perm: 6, ReadQueueNums: 3, WriteQueueNums: 3}}
-	added, err := topics.AddMissing(other)
+	added, err := topics.AddMissing(other, protocol.DataVersion{})
 	require.NoError(t, err)
 	require.Equal(t, []string{"new"}, added)
 	require.Equal(t, version.Counter+1, topics.Version().Counter)
 	requireTopic(t, topics, "both", 4, 6)
-	added, err = topics.AddMissing(other)
+	added, err = topics.AddMissing(other, protocol.DataVersion{})
 	require.NoError(t, err)
 	require.Empty(t, added)
 	require.Equal(t, version.Counter+1, topics.Version().Counter)
+	newer := protocol.DataVersion{Counter: 1000, StateVersion: 3}
+	for range 2 {
+		_, err = topics.AddMissing(other, newer)
+		require.NoError(t, err)
+		require.Equal(t, newer.Counter+1, topics.Version().Counter)
+		require.Equal(t, newer.StateVersion, topics.Version().StateVersion)
+	}
 	requireTopic(t, openTopics(t, topicOptions(killed(fsys))), "new", 3, 6)
 }
 
