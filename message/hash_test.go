@@ -2,6 +2,8 @@ package message
 
 import (
 	"testing"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 )
@@ -22,6 +24,21 @@ func TestHashCodesAreJavas(t *testing.T) {
 	} {
 		require.Equal(t, want, HashCode([]byte(text)), text)
 		require.Equal(t, int64(want), TagsCode([]byte(text)), text)
+	}
+}
+
+// TestHashCodesOfLongTexts: eight characters at once are the same as one after the other, wherever they begin and end and
+// what stands between them.
+func TestHashCodesOfLongTexts(t *testing.T) {
+	long := "FD00000000000000000000000000000279735FFD2B27933DBC290000#~\x7f é中😀 and more that is ASCII, to the end"
+	for from := range long {
+		for to := from; to <= len(long); to++ {
+			if to < len(long) && !utf8.RuneStart(long[to]) {
+				continue
+			}
+			text := long[from:to]
+			require.Equal(t, hashOf(utf16.Encode([]rune(text))), HashCode([]byte(text)), text)
+		}
 	}
 }
 

@@ -46,19 +46,26 @@ const MaxPropertiesSize = 32767
 // props. As in RocketMQ, a piece without a separator, name or value is passed over.
 func EachProperty(props []byte, fn func(name, value []byte) bool) {
 	for len(props) > 0 {
-		piece := props
-		if end := bytes.IndexByte(props, propertySeparator); end >= 0 {
-			piece, props = props[:end], props[end+1:]
-		} else {
-			props = nil
+		// Names are short, and so is the way to the separator; values may be long.
+		i := 0
+		for i < len(props) && props[i] != nameSeparator && props[i] != propertySeparator {
+			i++
 		}
-		name, value, found := bytes.Cut(piece, []byte{nameSeparator})
-		if !found || len(name) == 0 || len(value) == 0 {
-			continue
-		}
-		if !fn(name, value) {
+		if i == len(props) {
 			return
 		}
+		name, end := props[:i], i
+		if props[i] == nameSeparator {
+			if n := bytes.IndexByte(props[i+1:], propertySeparator); n >= 0 {
+				end = i + 1 + n
+			} else {
+				end = len(props)
+			}
+			if value := props[i+1 : end]; i > 0 && len(value) > 0 && !fn(name, value) {
+				return
+			}
+		}
+		props = props[min(end+1, len(props)):]
 	}
 }
 
