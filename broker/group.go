@@ -83,11 +83,11 @@ func (g *group) init(b *Broker, s *config.Broker, suspect bool) {
 	})
 	g.metadata = &ha.Metadata{
 		Topics: b.topics, Groups: b.groups, Offsets: b.offsets, Delay: b.delay, Client: b.client, Logger: g.log,
-		Written: b.store.Written, Removed: b.processor.DropTopic,
+		Written: b.store.Written, Removed: b.processor.DropTopic, Changed: make(chan struct{}, 1),
 	}
 	g.sender = ha.NewSender(ha.SenderOptions{
 		Store: b.store, Replicas: g.replicas, Batch: s.HABatchSize, Heartbeat: s.HAHeartbeat, Silence: s.HAHousekeeping,
-		Shares: g.shares, LastFileOnly: s.LastFileOnly, Logger: b.log,
+		Shares: g.shares, Name: s.Name, Epochs: g.memory.Epochs, Tables: g.tables, LastFileOnly: s.LastFileOnly, Logger: b.log,
 	})
 	g.stand(processor.Standing{Master: g.role != config.Slave, Closed: "it is starting"})
 }
@@ -255,6 +255,12 @@ func (g *group) follow(ctx context.Context, settled func()) error {
 		Master:  func() (addr, haAddr string) { return g.masterAddr(), g.broker.settings.Get().HAMasterAddr },
 		Flushed: s.Flush == config.SyncFlush, Heartbeat: s.HAHeartbeat, Silence: s.HAHousekeeping,
 		LastFileOnly: s.LastFileOnly, Logger: g.broker.log,
+		Tables: func() {
+			select {
+			case g.metadata.Changed <- struct{}{}:
+			default:
+			}
+		},
 	})
 	g.mu.Lock()
 	g.leader, g.follower = nil, follower
@@ -301,14 +307,20 @@ func (g *group) leaveLevel() {
 }
 
 // shares is what the sender asks of a slave that connects.
-func (g *group) shares(ctx context.Context, remote net.Addr, at offset.Physical) error {
+func (g *group) shares(ctx context.Context, who ha.Reader) error {
 	g.mu.Lock()
 	leader := g.leader
 	g.mu.Unlock()
 	if closed := g.Standing().Closed; leader == nil || closed != "" && closed != openingReason {
 		return ha.ErrStranger // it serves its log to whoever asks, and counts nobody
 	}
-	return leader.Shares(ctx, remote, at)
+	return leader.Shares(ctx, who)
+}
+
+// tables changes when topics, groups or consumer offsets do.
+func (g *group) tables() uint64 {
+	stats := g.broker.offsets.Stats()
+	return stats.Commits + stats.Resets + uint64(g.broker.topics.Version().Counter) + uint64(g.broker.groups.Version().Counter)
 }
 
 // Force opens a master that waits.
@@ -332,10 +344,8 @@ func (g *group) Status() protocol.ReplicaStatus {
 	s.HAAddr = g.haAddr
 	s.Low, s.End, s.Flushed, s.Shown = int64(store.Low()), int64(store.Written()), int64(store.Flushed()), int64(store.Dispatched())
 	s.Suspect, s.Exposed, s.Peers = g.suspect.Load(), g.memory.Exposed(), g.memory.Peers()
-	s.Epochs, s.Gaps, s.Slaves = []protocol.EpochStart{}, []protocol.LogGap{}, []protocol.SlaveStatus{}
-	for _, e := range g.memory.Epochs() {
-		s.Epochs = append(s.Epochs, protocol.EpochStart{Epoch: e.Number, StartOffset: int64(e.Start)})
-	}
+	s.Gaps, s.Slaves = []protocol.LogGap{}, []protocol.SlaveStatus{}
+	s.Epochs = ha.Starts(g.memory.Epochs())
 	for _, gap := range store.Gaps().Log {
 		s.Gaps = append(s.Gaps, protocol.LogGap{From: int64(gap.From), To: int64(gap.To)})
 	}

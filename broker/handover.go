@@ -41,9 +41,8 @@ func (g *group) Switch(ctx context.Context, slave string) error {
 		g.stand(processor.Standing{Master: true})
 		return err
 	}
-	order := protocol.TakeOverRequest{End: int64(end), ID: id, Role: role.String(), Master: g.broker.addr}
-	for _, e := range g.memory.Epochs() {
-		order.Epochs = append(order.Epochs, protocol.EpochStart{Epoch: e.Number, StartOffset: int64(e.Start)})
+	order := protocol.TakeOverRequest{
+		End: int64(end), ID: id, Role: role.String(), Master: g.broker.addr, Epochs: ha.Starts(g.memory.Epochs()),
 	}
 	body, err := protocol.Marshal(order)
 	if err == nil {
@@ -136,11 +135,7 @@ func (g *group) TakeOver(ctx context.Context, order protocol.TakeOverRequest) er
 	if err := g.metadata.Fetch(ctx, order.Master, ha.AsSlave); err != nil {
 		return fmt.Errorf("tables of %s: %w", order.Master, err)
 	}
-	epochs := make([]ha.Epoch, len(order.Epochs))
-	for i, e := range order.Epochs {
-		epochs[i] = ha.Epoch{Number: e.Epoch, Start: offset.Physical(e.StartOffset)}
-	}
-	if err := g.memory.Adopt(epochs); err != nil {
+	if err := g.memory.Adopt(ha.Epochs(order.Epochs)); err != nil {
 		return err
 	}
 	g.suspect.Store(false) // it has all that the master has

@@ -25,15 +25,17 @@ type FollowerOptions struct {
 	Peers  *Peers
 	Memory *Memory
 	Dial   Dial
-	// Master is the master's address, as the name server or the configuration tell it, and that of its HA port, if known
-	// from elsewhere than from itself. Empty: not known.
+	// Master is the master's address, as the name server tells it, and that of its HA port, if the configuration names it:
+	// else the master itself is asked. Empty: not known.
 	Master  func() (addr, haAddr string)
 	Flushed bool // report what is on the disk only
 	// LastFileOnly: without data here, begin at the master's last file.
 	LastFileOnly bool
-	Heartbeat    time.Duration // [5 s]
-	Silence      time.Duration // [20 s]
-	Logger       *slog.Logger
+	// Tables is called when the master's tables have changed; may be nil.
+	Tables    func()
+	Heartbeat time.Duration // [5 s]
+	Silence   time.Duration // [20 s]
+	Logger    *slog.Logger
 }
 
 // Follower keeps a slave's log the same as its master's.
@@ -121,7 +123,8 @@ func (f *Follower) once(ctx context.Context) error {
 	}
 	p := &puller{
 		store: f.opts.Store, dial: f.opts.Dial, silence: f.opts.Silence, heartbeat: f.opts.Heartbeat,
-		flushed: f.opts.Flushed, progress: f.came,
+		flushed: f.opts.Flushed, progress: f.came, tables: f.opts.Tables, end: f.ends,
+		greeting: f.opts.Peers.greeting(&peer, f.opts.Memory, true),
 		connected: func() {
 			f.log.Info("following", "addr", haAddr, "phy", int64(f.opts.Store.Written()), "master", peer.Status.End)
 			f.waits(nil)
@@ -179,7 +182,7 @@ func (f *Follower) mayFollow(peer *Peer) error {
 	if peer.Java {
 		return nil
 	}
-	return f.opts.Memory.Adopt(epochsOf(peer.Status.Epochs))
+	return f.opts.Memory.Adopt(Epochs(peer.Status.Epochs))
 }
 
 // cut follows the master where the logs part: what this broker has behind is put aside. A place that the master keeps
@@ -209,6 +212,13 @@ func (f *Follower) came(at offset.Physical, now time.Time) {
 	}
 }
 
+// ends notes where the master's log ends.
+func (f *Follower) ends(at offset.Physical) {
+	f.mu.Lock()
+	f.master.End = max(f.master.End, int64(at))
+	f.mu.Unlock()
+}
+
 // MasterAddr is the address of the master that is followed; empty: none is.
 func (f *Follower) MasterAddr() string {
 	f.mu.Lock()
@@ -235,7 +245,8 @@ func (f *Follower) Status() (protocol.MasterStatus, string) {
 	return s, f.waiting
 }
 
-func epochsOf(list []protocol.EpochStart) []Epoch {
+// Epochs is a list of epochs as the wire has it, Starts the way back.
+func Epochs(list []protocol.EpochStart) []Epoch {
 	out := make([]Epoch, len(list))
 	for i, e := range list {
 		out[i] = Epoch{e.Epoch, offset.Physical(e.StartOffset)}

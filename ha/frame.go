@@ -44,27 +44,36 @@ func putHead(b []byte, at offset.Physical, size int) {
 	binary.BigEndian.PutUint32(b[8:], uint32(size))
 }
 
-// frames reads frames from a connection.
+// frames reads frames from a connection, RocketMQ's or ours.
 type frames struct {
-	r    io.Reader
-	body []byte
+	r   io.Reader
+	own bool
+	buf []byte
 }
 
-// next reads a frame. Its body is valid until the next call.
-func (f *frames) next() (at offset.Physical, body []byte, err error) {
+// next reads a frame.
+func (f *frames) next() (frame, error) {
+	if f.own {
+		return f.nextOwn()
+	}
 	var head [headSize]byte
 	if _, err := io.ReadFull(f.r, head[:]); err != nil {
-		return 0, nil, err
+		return frame{}, err
 	}
-	at = offset.Physical(binary.BigEndian.Uint64(head[:]))
-	size := binary.BigEndian.Uint32(head[8:])
+	in := frame{kind: frameLog, at: offset.Physical(binary.BigEndian.Uint64(head[:])), end: -1}
+	var err error
+	in.body, err = f.read(in.at, binary.BigEndian.Uint32(head[8:]))
+	return in, err
+}
+
+// read reads a frame's bytes.
+func (f *frames) read(at offset.Physical, size uint32) ([]byte, error) {
 	if at < 0 || size > maxFrame {
-		return 0, nil, fmt.Errorf("%w: position %d, size %d", errFrame, at, size)
+		return nil, fmt.Errorf("%w: position %d, size %d", errFrame, at, size)
 	}
-	if uint32(cap(f.body)) < size {
-		f.body = make([]byte, size)
+	if uint32(cap(f.buf)) < size {
+		f.buf = make([]byte, size)
 	}
-	f.body = f.body[:size]
-	_, err = io.ReadFull(f.r, f.body)
-	return at, f.body, err
+	_, err := io.ReadFull(f.r, f.buf[:size])
+	return f.buf[:size], err
 }

@@ -19,10 +19,7 @@ func (l *Leader) heal(ctx context.Context, slave *Peer) error {
 		}
 		to := min(slave.end(), gap.To)
 		l.log.Info("filling a gap", "addr", slave.Addr, "from", int64(gap.From), "to", int64(to))
-		p := &puller{
-			store: l.opts.Store, dial: l.opts.Dial, silence: l.opts.Silence, heartbeat: l.opts.Heartbeat,
-		}
-		if err := p.refill(ctx, slave.Status.HAAddr, gap, to); err != nil {
+		if err := l.puller(slave).refill(ctx, slave.Status.HAAddr, gap, to); err != nil {
 			return err
 		}
 		if err := l.opts.Metadata.Merge(ctx, slave.Addr); err != nil {
@@ -94,28 +91,29 @@ func (p *puller) read(ctx context.Context, addr string, from, to offset.Physical
 	}
 	defer func() { _ = conn.Close() }()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	if err := writeReport(conn, max(from, 1)); err != nil {
+	f, err := p.request(conn, from)
+	if err != nil {
 		return err
 	}
 	next := from
-	if from == 0 {
-		if err := take(0, []byte{0}); err != nil { // see session
+	if from == 0 && !f.own { // see request
+		if err := take(0, []byte{0}); err != nil {
 			return err
 		}
 		next = 1
 	}
-	f := frames{r: conn}
 	for next < to {
 		if err := conn.SetReadDeadline(time.Now().Add(p.silence)); err != nil {
 			return err
 		}
-		at, body, err := f.next()
+		in, err := f.next()
 		if err != nil {
 			return errors.Join(err, ctx.Err())
 		}
-		if at != next {
-			return fmt.Errorf("%w: for %d, %d is due", errFrame, at, next)
+		if in.kind != frameLog || in.at != next {
+			return fmt.Errorf("%w: kind %d for %d, %d is due", errFrame, in.kind, in.at, next)
 		}
+		body := in.body
 		if n := int64(to - next); int64(len(body)) > n {
 			body = body[:n]
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -160,7 +161,7 @@ func replicas(peers []Peer, forks map[string]offset.Physical) []Replica {
 			continue
 		}
 		list[i].Low, list[i].End = offset.Physical(p.Status.Low), p.end()
-		list[i].Epoch = lastEpoch(epochsOf(p.Status.Epochs))
+		list[i].Epoch = lastEpoch(Epochs(p.Status.Epochs))
 		list[i].Leads = p.leads()
 		list[i].Forked = forks[p.Addr]
 	}
@@ -183,11 +184,7 @@ func (l *Leader) fetch(ctx context.Context, from *Peer, forks map[string]offset.
 	l.waiting = fmt.Sprintf("%s has the log up to %d, which is being fetched", from.Addr, from.Status.End)
 	l.mu.Unlock()
 	l.log.Info("catching up", "addr", from.Addr, "before", int64(before), "after", from.Status.End)
-	p := &puller{
-		store: l.opts.Store, dial: l.opts.Dial, silence: l.opts.Silence, heartbeat: l.opts.Heartbeat,
-		progress: func(offset.Physical, time.Time) {},
-	}
-	err := p.pull(ctx, from.Status.HAAddr, offset.Physical(from.Status.Low), from.end())
+	err := l.puller(from).pull(ctx, from.Status.HAAddr, offset.Physical(from.Status.Low), from.end())
 	var fork *Fork
 	if errors.As(err, &fork) {
 		forks[from.Addr] = fork.At
@@ -198,11 +195,19 @@ func (l *Leader) fetch(ctx context.Context, from *Peer, forks map[string]offset.
 		return fmt.Errorf("fetch from %s: %w", from.Status.HAAddr, err)
 	}
 	if !from.Java {
-		if err := l.opts.Memory.Adopt(longer(l.opts.Memory.Epochs(), epochsOf(from.Status.Epochs))); err != nil {
+		if err := l.opts.Memory.Adopt(longer(l.opts.Memory.Epochs(), Epochs(from.Status.Epochs))); err != nil {
 			return err
 		}
 	}
 	return flush(ctx, l.opts.Store, l.opts.Store.Written())
+}
+
+// puller reads the log of another broker, and does not count as its slave.
+func (l *Leader) puller(from *Peer) *puller {
+	return &puller{
+		store: l.opts.Store, dial: l.opts.Dial, silence: l.opts.Silence, heartbeat: l.opts.Heartbeat,
+		progress: func(offset.Physical, time.Time) {}, greeting: l.opts.Peers.greeting(from, l.opts.Memory, false),
+	}
 }
 
 // longer is the list of epochs that goes further.
@@ -297,10 +302,13 @@ var ErrStranger = errors.New("no broker of the group is known there")
 // Shares is a Sender's question on an open master: whether the slave that goes on from a position has the same log up to
 // there. Our own slaves compare by themselves; a Java slave is read through its HA port. What belongs into a gap of this
 // log, and a slave turns out to have, is fetched first.
-func (l *Leader) Shares(ctx context.Context, remote net.Addr, at offset.Physical) error {
+func (l *Leader) Shares(ctx context.Context, who Reader) error {
 	l.sharing.Lock()
 	defer l.sharing.Unlock()
 	peers := l.opts.Peers.All(ctx)
+	if who.Own && !slices.ContainsFunc(peers, func(p Peer) bool { return p.Addr == who.Addr }) {
+		peers = append(peers, l.opts.Peers.Ask(ctx, who.Addr))
+	}
 	for i := range peers {
 		if peers[i].Err != nil || peers[i].Status.Role != slaveRole {
 			continue
@@ -309,21 +317,20 @@ func (l *Leader) Shares(ctx context.Context, remote net.Addr, at offset.Physical
 			return fmt.Errorf("heal from %s: %w", peers[i].Addr, err)
 		}
 	}
-	slave, err := find(ctx, peers, remote, at)
+	if end := l.opts.Store.Written(); who.From > end {
+		return fmt.Errorf("%w: this log ends at %d, the slave goes on from %d", ErrDiverged, end, who.From)
+	}
+	if who.Own {
+		return l.opts.Memory.Saw([]string{who.Addr})
+	}
+	slave, err := find(ctx, peers, who.Remote, who.From)
 	if err != nil {
 		return err
-	}
-	if end := l.opts.Store.Written(); at > end {
-		return fmt.Errorf("%w: this log ends at %d, the slave %s goes on from %d", ErrDiverged, end, slave.Addr, at)
 	}
 	if !slave.Java {
 		return nil
 	}
-	p := &puller{
-		store: l.opts.Store, dial: l.opts.Dial, silence: l.opts.Silence, heartbeat: l.opts.Heartbeat,
-		progress: func(offset.Physical, time.Time) {},
-	}
-	return p.check(ctx, slave.Status.HAAddr, max(offset.Physical(slave.Status.Low), 0), at)
+	return l.puller(slave).check(ctx, slave.Status.HAAddr, max(offset.Physical(slave.Status.Low), 0), who.From)
 }
 
 // find is the slave of the group at a remote address, which is no listening one: by host, and by what it has.

@@ -43,6 +43,8 @@ type Metadata struct {
 	Written func() offset.Physical
 	// Removed drops the queues and offsets of a topic that the master has deleted, before the topic goes.
 	Removed func(topic string) error
+	// Changed has a token when the master has said that its tables changed; may be nil.
+	Changed chan struct{}
 	// Every is the pause between two rounds of a slave, [10 s]; EveryOwn that below a master of ours, [1 s].
 	Every, EveryOwn time.Duration
 
@@ -126,6 +128,7 @@ func (m *Metadata) Follow(ctx context.Context, master func() string) {
 		case <-ctx.Done():
 			return
 		case <-pause.C:
+		case <-m.Changed:
 		}
 		begin := time.Now()
 		addr := master()

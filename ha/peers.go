@@ -53,6 +53,23 @@ func (p *Peer) end() offset.Physical { return offset.Physical(p.Status.End) }
 
 func (p *Peer) leads() bool { return p.Status.Role != slaveRole && p.Status.State == StateOpen }
 
+// greeting is what this broker says of itself to another, on its HA port; nil for a Java broker.
+func (p *Peers) greeting(to *Peer, m *Memory, slave bool) *hello {
+	if to.Java {
+		return nil
+	}
+	return &hello{Name: p.opts.Name, Addr: p.opts.Self, Slave: slave, Epochs: Starts(m.Epochs())}
+}
+
+// Starts is a list of epochs as the wire has it.
+func Starts(list []Epoch) []protocol.EpochStart {
+	out := make([]protocol.EpochStart, len(list))
+	for i, e := range list {
+		out[i] = protocol.EpochStart{Epoch: e.Number, StartOffset: int64(e.Start)}
+	}
+	return out
+}
+
 const (
 	askTimeout = 3 * time.Second
 	slaveRole  = "SLAVE"

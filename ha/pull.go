@@ -37,7 +37,10 @@ type puller struct {
 	heartbeat time.Duration // a report is sent at least so often
 	flushed   bool          // what is reported is on the disk
 	progress  func(at offset.Physical, now time.Time)
-	connected func() // may be nil
+	connected func()                   // may be nil
+	greeting  *hello                   // to a broker of ours; nil: to a Java broker
+	end       func(at offset.Physical) // told where the other log ends, by a broker of ours; may be nil
+	tables    func()                   // told that the master's tables have changed; may be nil
 }
 
 const (
@@ -103,15 +106,14 @@ func (p *puller) session(ctx context.Context, addr string, from, until offset.Ph
 		p.connected()
 	}
 	in := &intake{
-		puller: p, conn: conn, next: from, compare: p.store.Compare(from), end: p.store.Written(),
+		puller: p, conn: conn, next: from, compare: p.store.Compare(from), known: p.store.Written(),
 		reported: from,
 	}
-	// A request of 0 would mean the last file. Each log's first byte is the first of a record's size, and 0.
-	request := max(from, 1)
-	if err := writeReport(conn, request); err != nil {
+	in.frames, err = p.request(conn, from)
+	if err != nil {
 		return err
 	}
-	if from == 0 {
+	if from == 0 && !in.frames.own { // see request
 		if err := in.take([]byte{0}); err != nil {
 			return err
 		}
@@ -123,13 +125,50 @@ func (p *puller) session(ctx context.Context, addr string, from, until offset.Ph
 	return err
 }
 
+// request asks for the log from a position on, and says how the frames will come. A request of 0 to a Java broker would
+// mean its last file: it is asked for 1, as each log's first byte is the first of a record's size, and 0.
+func (p *puller) request(conn net.Conn, from offset.Physical) (frames, error) {
+	f := frames{r: conn, own: p.greeting != nil}
+	if err := conn.SetDeadline(time.Now().Add(p.silence)); err != nil {
+		return f, err
+	}
+	defer func() { _ = conn.SetDeadline(time.Time{}) }()
+	if !f.own {
+		return f, writeReport(conn, max(from, 1))
+	}
+	h := *p.greeting
+	h.From, h.Low, h.End = from, p.store.Low(), p.store.Written()
+	if err := writeGreeting(conn, &h); err != nil {
+		return f, err
+	}
+	magic, err := readReport(conn)
+	if err == nil && uint64(magic) != helloMagic {
+		err = errHello
+	}
+	if err != nil {
+		return f, err
+	}
+	var w welcome
+	if err := readGreeting(conn, &w); err != nil {
+		return f, err
+	}
+	if w.Refused != "" {
+		return f, fmt.Errorf("refused: %s", w.Refused)
+	}
+	if p.end != nil {
+		p.end(w.End)
+	}
+	return f, nil
+}
+
 // intake is the receiving side of a session.
 type intake struct {
 	*puller
 	conn     net.Conn
+	frames   frames
 	next     offset.Physical // of the stream
 	compare  *store.Comparison
-	end      offset.Physical // of this log when the session began: up to there is compared
+	known    offset.Physical // this log's end when the session began: up to there is compared
 	stream   *store.Stream   // behind it
 	reported offset.Physical
 }
@@ -163,20 +202,27 @@ func (in *intake) run(ctx context.Context, until offset.Physical) error {
 
 // read takes frames, and says after each what is here.
 func (in *intake) read(have chan<- offset.Physical, stop <-chan struct{}) error {
-	f := frames{r: in.conn}
 	for {
 		if err := in.conn.SetReadDeadline(time.Now().Add(in.silence)); err != nil {
 			return err
 		}
-		at, body, err := f.next()
-		if err != nil {
+		f, err := in.frames.next()
+		switch {
+		case err != nil:
+			return err
+		case f.kind == frameTables:
+			if in.tables != nil {
+				in.tables()
+			}
+			continue
+		case f.kind != frameLog || f.at != in.next:
+			return fmt.Errorf("%w: kind %d for %d, %d is due", errFrame, f.kind, f.at, in.next)
+		}
+		if err := in.take(f.body); err != nil {
 			return err
 		}
-		if at != in.next {
-			return fmt.Errorf("%w: for %d, %d is due", errFrame, at, in.next)
-		}
-		if err := in.take(body); err != nil {
-			return err
+		if f.end >= 0 && in.puller.end != nil {
+			in.puller.end(f.end)
 		}
 		select {
 		case have <- in.safe():
@@ -188,7 +234,7 @@ func (in *intake) read(have chan<- offset.Physical, stop <-chan struct{}) error 
 
 // take compares or appends the stream's next bytes.
 func (in *intake) take(b []byte) error {
-	if n := min(int64(len(b)), int64(in.end-in.next)); n > 0 {
+	if n := min(int64(len(b)), int64(in.known-in.next)); n > 0 {
 		differs, err := in.compare.Write(b[:n])
 		if err != nil {
 			return err

@@ -1,6 +1,7 @@
 package ha
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,12 +21,26 @@ type SenderOptions struct {
 	Batch     int           // bytes of a frame [32 KiB]
 	Heartbeat time.Duration // a frame is sent at least so often [5 s]
 	Silence   time.Duration // a slave that says nothing for so long is left [20 s]
-	// Shares says whether the broker at the other end has the same log up to a position, the one that it asked to go on
-	// from. It may take its time; nothing is counted as acknowledged before.
-	Shares func(ctx context.Context, remote net.Addr, at offset.Physical) error
+	// Shares says whether a reader has the same log up to the position that it asked to go on from. It may take its time;
+	// nothing is counted as acknowledged before.
+	Shares func(ctx context.Context, who Reader) error
+	// Name is that of the group of brokers, Epochs those of this log: what a greeting of ours is answered with.
+	Name   string
+	Epochs func() []Epoch
+	// Tables changes when topics, groups or offsets do.
+	Tables func() uint64
 	// LastFileOnly begins at the last file for a slave that has nothing, as a Java master does.
 	LastFileOnly bool
 	Logger       *slog.Logger
+}
+
+// Reader is who wants this broker's log.
+type Reader struct {
+	Remote net.Addr
+	From   offset.Physical
+	Own    bool   // it is a broker of ours, and compares by itself
+	Slave  bool   // it follows; of a Java broker it is assumed
+	Addr   string // of a broker of ours
 }
 
 // Sender serves this broker's log on the HA port, to slaves and to whoever wants to compare.
@@ -75,59 +90,100 @@ func (s *Sender) Serve(ctx context.Context, ln net.Listener) error {
 	}
 }
 
+// feed is one connection.
+type feed struct {
+	*Sender
+	conn   net.Conn
+	who    Reader
+	link   *link
+	shares chan struct{} // closed when what the reader reports is to be believed
+	buf    []byte        // room for the larger of the two heads, and a frame's bytes
+}
+
 // serve feeds one connection until it ends.
 func (s *Sender) serve(ctx context.Context, conn net.Conn) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	addr := conn.RemoteAddr().String()
-	l := s.opts.Replicas.add(addr)
-	defer s.opts.Replicas.remove(l)
-
-	request, err := s.request(conn)
+	who, err := s.greet(conn)
 	if err != nil {
-		s.log.Warn("HA connection without a request", "addr", addr, "err", err)
+		s.log.Warn("HA connection refused", "addr", addr, "err", err)
 		return
 	}
-	s.log.Info("HA connection", "addr", addr, "phy", int64(request), "written", int64(s.opts.Store.Written()))
-	shares := make(chan struct{})
+	f := &feed{
+		Sender: s, conn: conn, who: who, link: s.opts.Replicas.add(cmp.Or(who.Addr, addr)), shares: make(chan struct{}),
+		buf: make([]byte, ownHead+s.opts.Batch),
+	}
+	defer s.opts.Replicas.remove(f.link)
+	s.log.Info("HA connection", "addr", addr, "broker", who.Addr, "phy", int64(who.From), "written", int64(s.opts.Store.Written()))
 	var both sync.WaitGroup
-	both.Go(func() { cancel(s.reports(ctx, conn, l, request, shares)) })
-	both.Go(func() { cancel(s.feed(ctx, conn, l, request, shares)) })
+	both.Go(func() { cancel(f.reports(ctx)) })
+	both.Go(func() { cancel(f.run(ctx)) })
 	both.Wait()
-	s.log.Info("HA connection ended", "addr", addr, "err", context.Cause(ctx))
+	s.log.Info("HA connection ended", "addr", addr, "broker", who.Addr, "err", context.Cause(ctx))
 }
 
-func (s *Sender) request(conn net.Conn) (offset.Physical, error) {
-	if err := conn.SetReadDeadline(time.Now().Add(s.opts.Silence)); err != nil {
-		return 0, err
+// greet reads what the other side wants, and answers a broker of ours.
+func (s *Sender) greet(conn net.Conn) (Reader, error) {
+	who := Reader{Remote: conn.RemoteAddr(), Slave: true}
+	if err := conn.SetDeadline(time.Now().Add(s.opts.Silence)); err != nil {
+		return who, err
 	}
-	return readReport(conn)
+	request, err := readReport(conn)
+	if err != nil || uint64(request) != helloMagic {
+		who.From = request
+		if request < 0 {
+			err = fmt.Errorf("%w: request for %d", errReport, request)
+		}
+		return who, err
+	}
+	var h hello
+	if err := readGreeting(conn, &h); err != nil {
+		return who, err
+	}
+	who.Own, who.Slave, who.Addr, who.From = true, h.Slave, h.Addr, h.From
+	answer := welcome{Low: s.opts.Store.Low(), End: s.opts.Store.Written(), Epochs: Starts(s.opts.Epochs())}
+	switch {
+	case h.Name != s.opts.Name:
+		answer.Refused = fmt.Sprintf("this is a broker of %s, not of %s", s.opts.Name, h.Name)
+	case h.From < answer.Low || h.From > answer.End:
+		answer.Refused = fmt.Sprintf("the log here is [%d, %d), and has no %d", answer.Low, answer.End, h.From)
+	}
+	if err := writeGreeting(conn, &answer); err != nil {
+		return who, err
+	}
+	if answer.Refused != "" {
+		return who, errors.New(answer.Refused)
+	}
+	return who, nil
 }
 
 var errReport = errors.New("impossible report")
 
 // reports reads what the slave says that it has, until the connection ends or is silent for too long. What it has is only
 // believed once it is known to share the log that it asked from, and never beyond what this broker has.
-func (s *Sender) reports(
-	ctx context.Context, conn net.Conn, l *link, request offset.Physical, shares <-chan struct{},
-) error {
-	for at := request; ; {
+func (f *feed) reports(ctx context.Context) error {
+	at := f.who.From
+	if f.who.Own {
+		at = 0 // it has not compared yet
+	}
+	for {
 		select {
-		case <-shares:
-			if at <= s.opts.Store.Written() {
-				s.opts.Replicas.ack(l, at)
+		case <-f.shares:
+			if at <= f.opts.Store.Written() {
+				f.opts.Replicas.ack(f.link, at)
 			}
 		default:
 		}
-		if err := conn.SetReadDeadline(time.Now().Add(s.opts.Silence)); err != nil {
+		if err := f.conn.SetReadDeadline(time.Now().Add(f.opts.Silence)); err != nil {
 			return err
 		}
-		next, err := readReport(conn)
+		next, err := readReport(f.conn)
 		if err != nil {
 			return err
 		}
-		if end := s.opts.Store.Written(); next < 0 || next > max(end, request) {
+		if end := f.opts.Store.Written(); next < 0 || next > max(end, f.who.From) {
 			return fmt.Errorf("%w: %d, the log ends at %d", errReport, next, end)
 		}
 		at = max(at, next)
@@ -139,31 +195,38 @@ func (s *Sender) reports(
 
 // settle finds out whether the slave shares the log that it asks from, and closes shares if it does. Meanwhile it keeps
 // the connection alive. Nothing is sent before: what stands here may be about to be mended from what the slave has.
-func (s *Sender) settle(ctx context.Context, conn net.Conn, l *link, request offset.Physical, shares chan<- struct{}) error {
-	if request <= 1 || s.opts.Shares == nil { // it has nothing
-		close(shares)
-		s.opts.Replicas.ack(l, 0)
+func (f *feed) settle(ctx context.Context) error {
+	from := f.who.From
+	switch {
+	case !f.who.Slave:
+		return nil
+	case from <= 1 && !f.who.Own || f.opts.Shares == nil: // it has nothing
+		close(f.shares)
+		f.opts.Replicas.ack(f.link, 0)
 		return nil
 	}
 	answer := make(chan error, 1)
-	go func() { answer <- s.opts.Shares(ctx, conn.RemoteAddr(), request) }() // owned: by this function; ends with ctx
-	tick := time.NewTicker(s.opts.Heartbeat)
+	go func() { answer <- f.opts.Shares(ctx, f.who) }() // owned: by this function; ends with ctx
+	tick := time.NewTicker(f.opts.Heartbeat)
 	defer tick.Stop()
 	for {
 		select {
 		case err := <-answer:
 			switch {
 			case err == nil:
-				close(shares)
-				s.opts.Replicas.ack(l, min(request, s.opts.Store.Written()))
+				close(f.shares)
+				if f.who.Own {
+					from = 0
+				}
+				f.opts.Replicas.ack(f.link, min(from, f.opts.Store.Written()))
 				return nil
 			case !errors.Is(err, ErrStranger) || ctx.Err() != nil:
 				return err
 			}
-			s.log.Warn("reader that does not count as a slave", "addr", conn.RemoteAddr().String(), "phy", int64(request), "err", err)
+			f.log.Warn("reader that does not count as a slave", "addr", f.conn.RemoteAddr().String(), "phy", int64(from), "err", err)
 			return nil
 		case <-tick.C:
-			if err := s.frame(conn, make([]byte, headSize), request, 0); err != nil {
+			if err := f.send(frameLog, from, 0); err != nil {
 				return err
 			}
 		case <-ctx.Done():
@@ -172,35 +235,46 @@ func (s *Sender) settle(ctx context.Context, conn net.Conn, l *link, request off
 	}
 }
 
-// frame sends a frame whose body of n bytes is in buf already, behind the room for its head.
-func (s *Sender) frame(conn net.Conn, buf []byte, at offset.Physical, n int) error {
-	putHead(buf, at, n)
-	if err := conn.SetWriteDeadline(time.Now().Add(s.opts.Silence)); err != nil {
+// send sends a frame whose n bytes are in buf[ownHead:] already.
+func (f *feed) send(kind byte, at offset.Physical, n int) error {
+	head := f.buf[ownHead-headSize:]
+	if f.who.Own {
+		head = f.buf
+		putOwnHead(head, kind, at, f.opts.Store.Written(), n)
+	} else {
+		putHead(head, at, n)
+	}
+	if err := f.conn.SetWriteDeadline(time.Now().Add(f.opts.Silence)); err != nil {
 		return err
 	}
-	_, err := conn.Write(buf[:headSize+n])
+	_, err := f.conn.Write(head[:len(head)-len(f.buf)+ownHead+n])
 	return err
 }
 
-// feed sends the log from request on, for ever.
-func (s *Sender) feed(ctx context.Context, conn net.Conn, l *link, request offset.Physical, shares chan<- struct{}) error {
-	if err := s.settle(ctx, conn, l, request, shares); err != nil {
+// tablesEvery is how often it is looked whether tables have changed.
+const tablesEvery = 100 * time.Millisecond
+
+// run sends the log from where the reader wants it, for ever.
+func (f *feed) run(ctx context.Context) error {
+	if err := f.settle(ctx); err != nil {
 		return err
 	}
-	log := s.opts.Store
-	pos := request
-	if request == 0 {
-		pos = s.first()
+	log := f.opts.Store
+	pos := f.who.From
+	if pos == 0 && !f.who.Own {
+		pos = f.first()
 	}
-	buf := make([]byte, headSize+s.opts.Batch)
-	tick := time.NewTimer(s.opts.Heartbeat)
-	defer tick.Stop()
+	beat := time.NewTimer(f.opts.Heartbeat)
+	defer beat.Stop()
+	look := time.NewTicker(tablesEvery)
+	defer look.Stop()
+	told := uint64(0)
 	for {
 		grown := log.Grown()
 		n := 0
 		if pos <= log.Written() {
 			var err error
-			if n, err = log.ReadLog(pos, buf[headSize:]); err != nil {
+			if n, err = log.ReadLog(pos, f.buf[ownHead:]); err != nil {
 				return err
 			}
 		}
@@ -208,18 +282,34 @@ func (s *Sender) feed(ctx context.Context, conn net.Conn, l *link, request offse
 			select {
 			case <-grown:
 				continue
-			case <-tick.C:
+			case <-look.C:
+				if now := f.tables(); now != told {
+					told = now
+					if err := f.send(frameTables, pos, 0); err != nil {
+						return err
+					}
+				}
+				continue
+			case <-beat.C:
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
 		}
-		if err := s.frame(conn, buf, pos, n); err != nil {
+		if err := f.send(frameLog, pos, n); err != nil {
 			return err
 		}
 		pos += offset.Physical(n)
-		s.opts.Replicas.sentTo(l, pos)
-		tick.Reset(s.opts.Heartbeat)
+		f.opts.Replicas.sentTo(f.link, pos)
+		beat.Reset(f.opts.Heartbeat)
 	}
+}
+
+// tables changes when there is something to tell a slave of ours.
+func (f *feed) tables() uint64 {
+	if !f.who.Own || !f.who.Slave || f.opts.Tables == nil {
+		return 0
+	}
+	return f.opts.Tables()
 }
 
 // first is where a slave that has nothing begins.
