@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"sync"
 	"unicode/utf8"
+	"unsafe"
 )
 
 // Reply is what a request is answered with. Extra fields follow those of the header.
@@ -204,6 +205,10 @@ func (w *FieldWriter) key(key string) bool {
 func appendQuoted[T string | []byte](dst []byte, s T) []byte {
 	const hex = "0123456789abcdef"
 	dst = append(dst, '"')
+	if plain(bytesOf(s)) {
+		dst = append(dst, s...)
+		return append(dst, '"')
+	}
 	done := 0
 	for i := 0; i < len(s); {
 		c := s[i]
@@ -233,4 +238,35 @@ func appendQuoted[T string | []byte](dst []byte, s T) []byte {
 	}
 	dst = append(dst, s[done:]...)
 	return append(dst, '"')
+}
+
+// bytesOf are the bytes of a text, to be read only.
+func bytesOf[T string | []byte](s T) []byte {
+	if b, ok := any(s).([]byte); ok {
+		return b
+	}
+	text := string(s)
+	return unsafe.Slice(unsafe.StringData(text), len(text))
+}
+
+// plain says whether s can stand between quotes as it is, looking at eight bytes at a time. Nearly all texts can.
+func plain(s []byte) bool {
+	const (
+		ones  = 0x0101010101010101
+		highs = 0x8080808080808080
+	)
+	for ; len(s) >= 8; s = s[8:] {
+		w := binary.LittleEndian.Uint64(s)
+		quotes, slashes := w^ones*'"', w^ones*'\\'
+		// A byte below blank, a quote or a backslash borrows from its high bit; a byte beyond ASCII has it.
+		if (w|(w-ones*' ')|(quotes-ones)|(slashes-ones))&highs != 0 {
+			return false
+		}
+	}
+	for _, c := range s {
+		if c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
 }
