@@ -1,0 +1,142 @@
+package ha
+
+import (
+	"context"
+	"log/slog"
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ratchetmq/ratchet/internal/offset"
+)
+
+// slaves is a Replicas whose log and memory the test plays.
+type slaves struct {
+	*Replicas
+	written          offset.Physical
+	exposed, covered int
+}
+
+func playSlaves(t *testing.T, need int) *slaves {
+	t.Helper()
+	s := &slaves{written: 100}
+	s.Replicas = NewReplicas(ReplicaOptions{
+		Need: need, Timeout: 3 * time.Second, BehindMax: 50, Written: func() offset.Physical { return s.written },
+		Expose: func() error { s.exposed++; return nil }, Covered: func() { s.covered++ }, Wake: func() {},
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	go func() { _ = s.Run(ctx) }()
+	t.Cleanup(stop)
+	return s
+}
+
+func (s *slaves) when(end offset.Physical) func() (Outcome, bool) {
+	var got []Outcome
+	s.When(end, func(o Outcome) { got = append(got, o) })
+	return func() (Outcome, bool) {
+		synctest.Wait()
+		if len(got) > 1 {
+			panic("answered twice")
+		}
+		if len(got) == 0 {
+			return 0, false
+		}
+		return got[0], true
+	}
+}
+
+func requireOutcome(t *testing.T, want Outcome, ask func() (Outcome, bool)) {
+	t.Helper()
+	got, ok := ask()
+	require.True(t, ok, "not answered")
+	require.Equal(t, want, got)
+}
+
+func TestSendsWaitForSlaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := playSlaves(t, 1)
+		s.Begin(true, 100, false)
+		requireOutcome(t, NotAvailable, s.when(110))
+
+		a := s.add("a")
+		requireOutcome(t, NotAvailable, s.when(110)) // it has not shown yet that it shares the log
+		s.ack(a, 100)
+		s.written = 110
+		waits := s.when(110)
+		_, ok := waits()
+		require.False(t, ok)
+		s.ack(a, 109)
+		_, ok = waits()
+		require.False(t, ok)
+		s.ack(a, 110)
+		requireOutcome(t, Replicated, waits)
+
+		s.written = 120
+		late := s.when(120)
+		time.Sleep(4 * time.Second)
+		requireOutcome(t, TimedOut, late)
+
+		left := s.when(120)
+		s.remove(a)
+		requireOutcome(t, NotAvailable, left)
+
+		b := s.add("b") // far behind
+		s.ack(b, 10)
+		requireOutcome(t, NotAvailable, s.when(120))
+	})
+}
+
+func TestTwoSlavesAreNeeded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := playSlaves(t, 2)
+		s.Begin(true, 100, false)
+		a := s.add("a")
+		s.ack(a, 100)
+		requireOutcome(t, NotAvailable, s.when(100))
+		b := s.add("b")
+		s.ack(b, 90)
+		waits := s.when(100)
+		_, ok := waits()
+		require.False(t, ok, "the slower one counts")
+		s.ack(b, 100)
+		requireOutcome(t, Replicated, waits)
+	})
+}
+
+// TestReadersSeeWhatSlavesHave, and everything while there are none, but only after that was noted.
+func TestReadersSeeWhatSlavesHave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := playSlaves(t, 1)
+		require.EqualValues(t, math.MaxInt64, s.Confirmed(), "an ASYNC_MASTER hides nothing")
+		a := s.add("a")
+		s.ack(a, 100)
+		s.Begin(true, 100, false)
+		s.written = 130
+		synctest.Wait()
+		require.EqualValues(t, 100, s.Confirmed())
+		s.ack(a, 120)
+		require.EqualValues(t, 120, s.Confirmed())
+		require.Zero(t, s.exposed)
+
+		s.remove(a)
+		synctest.Wait()
+		require.EqualValues(t, math.MaxInt64, s.Confirmed())
+		require.Equal(t, 1, s.exposed)
+
+		s.written = 140 // seen by readers, and by no slave
+		b := s.add("b")
+		s.ack(b, 130)
+		synctest.Wait()
+		require.EqualValues(t, 140, s.Confirmed(), "what was seen stays seen")
+		require.Zero(t, s.covered)
+		s.ack(b, 140)
+		synctest.Wait()
+		require.Equal(t, 1, s.covered)
+		s.written = 150
+		require.EqualValues(t, 140, s.Confirmed())
+	})
+}
