@@ -118,7 +118,9 @@ func openPart(path string, o Options) (*commitLog, error) {
 		}
 		return l, err
 	}
-	start, ok := parseFileName(filepath.Base(path))
+	// What a broker of ours has put aside, in the folders "damaged" and "diverged", is named by position and time.
+	name, _, _ := strings.Cut(filepath.Base(path), "-")
+	start, ok := parseFileName(name)
 	if !ok {
 		return nil, fmt.Errorf("%w: the name of %s is no position", ErrNoStore, path)
 	}

@@ -389,3 +389,32 @@ func TestAppendsBehindTheWindow(t *testing.T) {
 	require.Equal(t, itemRecord, it.kind, it.why)
 	require.Equal(t, at+size, it.end)
 }
+
+// TestWhatWasPutAsideCanBeRead: the tail of a log that had diverged, in the file that the store has left.
+func TestWhatWasPutAsideCanBeRead(t *testing.T) {
+	fsys := written(t)
+	s, err := store.Open(store.Options{FS: fsys, Root: root, SegmentSize: 4096, ConsumeQueueUnits: 16, StoreHost: host})
+	require.NoError(t, err)
+	at, err := s.FirstRecord(s.Written() - 3000)
+	require.NoError(t, err)
+	end := s.Written()
+	aside, err := s.Truncate(at)
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+
+	var before, after strings.Builder
+	require.NoError(t, Log(context.Background(), &before, root, LogFilter{Range: Range{From: int64(at)}}, Options{FS: written(t)}))
+	require.NoError(t, Log(context.Background(), &after, aside, LogFilter{}, Options{FS: fsys}))
+	require.Contains(t, after.String(), fmt.Sprintf("%12d ", at))
+	records := func(text string) (list []string) {
+		for line := range strings.Lines(text) {
+			if strings.Contains(line, " ok ") {
+				list = append(list, line)
+			}
+		}
+		return list
+	}
+	require.Greater(t, end, at)
+	require.NotEmpty(t, records(after.String()))
+	require.Equal(t, records(before.String()), records(after.String()))
+}
