@@ -32,6 +32,7 @@ type holds struct {
 	byQueue   map[queueKey][]*held // guarded by mu
 	deadlines deadlineHeap         // guarded by mu
 	ready     []*held              // guarded by mu; woken or expired, waiting for a worker of run
+	parked    time.Time            // guarded by mu; when the last one came
 	closed    bool                 // guarded by mu; run has ended, nobody would answer
 	signal    chan struct{}        // has one token when ready may hold something
 	alarm     chan struct{}        // has one token when the nearest deadline changed
@@ -54,6 +55,7 @@ func (h *holds) park(p *pull, deadline time.Time) bool {
 		h.mu.Unlock()
 		return false
 	}
+	h.parked = time.Now()
 	key := queueKey{p.topic, p.queue}
 	h.byQueue[key] = append(h.byQueue[key], w)
 	heap.Push(&h.deadlines, w)
@@ -118,6 +120,16 @@ func (h *holds) len() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.deadlines)
+}
+
+// comeBack is how long a consumer whose pull was answered is given to ask again before it counts as gone.
+const comeBack = time.Second
+
+// none says whether nobody waits for a message, or will in a moment.
+func (h *holds) none() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.deadlines) == 0 && time.Since(h.parked) > comeBack
 }
 
 // run answers woken and expired pulls through answer until ctx is done; then it answers all that are still parked, so

@@ -109,3 +109,22 @@ func TestHoldsLoseNothing(t *testing.T) {
 		require.Equal(t, int32(1), answered[i].Load(), "pull %d", i)
 	}
 }
+
+// TestNobodyWaits: a consumer between two pulls still counts as one that waits.
+func TestNobodyWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, stop := holding(t, func(*pull) {})
+		require.True(t, h.none())
+		h.park(&pull{topic: "T", from: 5}, time.Now().Add(time.Hour))
+		require.False(t, h.none())
+		time.Sleep(time.Minute)
+		require.False(t, h.none())
+		h.park(&pull{topic: "T", from: 5}, time.Now().Add(time.Hour))
+		h.arrived("T", 0, 6, 0)
+		synctest.Wait()
+		require.False(t, h.none(), "it will come back")
+		time.Sleep(comeBack + time.Millisecond)
+		require.True(t, h.none())
+		stop()
+	})
+}

@@ -114,6 +114,7 @@ func New(c Config) *Processor {
 	p.sendExtra = []protocol.KV{
 		{Key: message.PropertyRegion, Value: settings.RegionID}, {Key: message.PropertyTrace, Value: trace},
 	}
+	c.Store.RestWhile(p.holds.none)
 	c.Store.OnArrival(func(a store.Arrival) { p.holds.arrived(a.Topic, a.Queue, a.Offset+1, a.TagsCode) })
 	return p
 }

@@ -91,7 +91,7 @@ func TestRequestsThatWaitTogetherAreServedTogether(t *testing.T) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	require.Equal(t, []int{1, 16, 16, 8}, g.sizes)
+	require.Equal(t, []int{1, 32, 8}, g.sizes)
 	for i, opaque := range g.seen {
 		require.Equal(t, int32(i), opaque, "in their order")
 	}

@@ -21,7 +21,7 @@ type LaneConfig struct {
 	// once; a one-way request, which can't be told, stops the reading of its connection until there is room. 0 means
 	// DefaultQueue.
 	Queue int
-	// Group hands requests of one connection that wait together to the handler at once, up to 16, if it is a GroupHandler.
+	// Group hands requests of one connection that wait together to the handler at once, up to 32, if it is a GroupHandler.
 	Group bool
 	// MaxWait, if not 0: a request that waited longer is answered SYSTEM_BUSY instead of being handled. One-way
 	// requests are handled however late.
@@ -33,7 +33,7 @@ const DefaultQueue = 10000
 
 // turn is how many requests of one connection a worker handles before others of the lane get theirs. It is also the size
 // of the largest group.
-const turn = 16
+const turn = 32
 
 // strand is the line of one connection's requests in one lane. They are handled in their order, one at a time: a strand
 // is in the lane's list of ready ones, or with one worker, or has nothing to do. All fields are guarded by lane.mu.
