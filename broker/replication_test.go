@@ -78,7 +78,7 @@ func TestSyncMasterAnswersForItsSlave(t *testing.T) {
 	master, slave := pair(t, "SYNC_MASTER", "slaveTimeout=500")
 	master.createTopic("T", 1)
 	master.send("T", 0, "with")
-	require.EqualValues(t, master.replica().End, slave.replica().End)
+	require.Equal(t, master.replica().End, slave.replica().End)
 	slave.broker.Stop()
 	require.Eventually(t, func() bool { return len(master.replica().Slaves) == 0 }, waitLimit, waitStep)
 	master.refused(protocol.SlaveNotAvailable, protocol.SendMessageV2, sendHeader("T", 0), []byte("without"), "slaves")

@@ -84,6 +84,8 @@ func TestDecideKeepsThePromises(t *testing.T) {
 					others := []Replica{a, b}
 					d := Decide(own, others, waited, limit, false)
 					switch d.Action {
+					case Wait:
+						require.False(t, waited == limit && !a.Answered && !b.Answered, "nobody is to be waited for any more")
 					case Fetch:
 						require.True(t, others[d.From].Answered)
 						require.Greater(t, others[d.From].End, own.End)

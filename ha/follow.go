@@ -68,25 +68,25 @@ const (
 
 // Run follows until ctx is done.
 func (f *Follower) Run(ctx context.Context) error {
-	for ctx.Err() == nil {
+	for {
 		err := f.once(ctx)
-		pause := followPause
-		if errors.Is(err, message.ErrCorrupt) {
-			pause = alarmPause
-		}
 		if ctx.Err() != nil {
-			break
+			return nil //nolint:nilerr // the end that was asked for
 		}
 		f.waits(err)
 		if err == nil {
 			continue
 		}
+		pause := followPause
+		if errors.Is(err, message.ErrCorrupt) {
+			pause = alarmPause
+		}
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
+			return nil
 		}
 	}
-	return nil
 }
 
 // waits notes why nothing comes, and logs it when it is new.

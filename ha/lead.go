@@ -296,7 +296,7 @@ func (l *Leader) highs(ctx context.Context, addr string, lost *store.Lost) error
 	return err
 }
 
-// ErrStranger: it can't be told which broker is at the other end of a connection.
+// ErrStranger says that it can't be told which broker is at the other end of a connection.
 var ErrStranger = errors.New("no broker of the group is known there")
 
 // Shares is a Sender's question on an open master: whether the slave that goes on from a position has the same log up to

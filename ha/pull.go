@@ -196,7 +196,7 @@ func (in *intake) run(ctx context.Context, until offset.Physical) error {
 	}
 	close(stop)
 	_ = in.conn.Close()
-	<-ended // take must not go on when this function has returned
+	_ = <-ended // its error is of the connection that was closed; take must not go on when this function has returned
 	return err
 }
 
