@@ -13,10 +13,19 @@ import (
 // and its queue offset is not the one that is due.
 type history struct {
 	lastTime int64
-	next     map[queueKey]*offset.Queue // by queue, the number after the last one seen
+	queues   map[queueKey]*seen
 }
 
-func newHistory() *history { return &history{next: map[queueKey]*offset.Queue{}} }
+// seen is what of a queue was seen last.
+type seen struct {
+	next    offset.Queue // the number after the last one
+	refused offset.Queue // the number after one that was not believed
+}
+
+func newHistory() *history { return &history{queues: map[queueKey]*seen{}} }
+
+// of is what was seen of a record's queue, nil when nothing was.
+func (h *history) of(r *message.Record) *seen { return h.queues[queueKey{string(r.Topic), r.QueueID}] }
 
 // continues says whether a record may stand where the last one ended. A clock that was set back, or a topic that was
 // deleted and made anew, is no reason against it; both at once are. A left-over record that passes was sent by
@@ -25,8 +34,8 @@ func (h *history) continues(r *message.Record) bool {
 	if r.StoreTimestamp >= h.lastTime {
 		return true
 	}
-	next, known := h.next[queueKey{string(r.Topic), r.QueueID}]
-	return !known || r.QueueOffset == *next || !inQueue(r.SysFlag)
+	queue := h.of(r)
+	return queue == nil || r.QueueOffset == queue.next || !inQueue(r.SysFlag)
 }
 
 // resumes says whether a record may be the first one behind damaged bytes, where more care is due.
@@ -38,10 +47,10 @@ func (h *history) add(r *message.Record) {
 	if !inQueue(r.SysFlag) || r.SysFlag&message.FlagInnerBatch != 0 {
 		return
 	}
-	next := h.next[queueKey{string(r.Topic), r.QueueID}]
-	if next == nil {
-		next = new(offset.Queue)
-		h.next[queueKey{string(r.Topic), r.QueueID}] = next
+	queue := h.of(r)
+	if queue == nil {
+		queue = new(seen)
+		h.queues[queueKey{string(r.Topic), r.QueueID}] = queue
 	}
-	*next = r.QueueOffset + 1
+	queue.next, queue.refused = r.QueueOffset+1, 0
 }

@@ -83,6 +83,8 @@ type Indexer interface {
 	Flush() error
 	// End says that records below that position need not be put again.
 	End() offset.Physical
+	// Lost says that the whole log is to be put again, though End is 0, which else means that there never was an index.
+	Lost() bool
 	// DeleteBefore may remove what is only about records below a position: the log begins there now.
 	DeleteBefore(low offset.Physical) error
 	// Reset forgets everything at or behind a position: the log ends there.

@@ -43,6 +43,8 @@ type recovery struct {
 	progress *progress
 }
 
+var errMisplaced = fmt.Errorf("%w: queue or queue offset is another one's", message.ErrCorrupt)
+
 const (
 	// gatherMost is how many entries are kept before they are written: 20 MiB of them. With 20,000 queues each has some.
 	gatherMost = 1 << 20
@@ -114,7 +116,7 @@ func (r *recovery) findStart() error {
 			return err
 		}
 	}
-	if index := r.s.opts.Index; index != nil && index.End() > 0 {
+	if index := r.s.opts.Index; index != nil && (index.End() > 0 || index.Lost()) {
 		for i > 0 && heads[i].start > index.End() {
 			i--
 		}
@@ -321,6 +323,10 @@ func (r *recovery) scan() error {
 func (r *recovery) next(f *finding) (bool, error) {
 	switch {
 	case f.kind == isRecord && r.history.continues(&f.record):
+		if wrong, err := r.misplaced(&f.record); wrong || err != nil {
+			f.why = errMisplaced
+			return false, err
+		}
 		if r.passed += f.size; r.passed >= chunk {
 			r.progress.add(r.passed)
 			r.passed = 0

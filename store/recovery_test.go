@@ -421,6 +421,7 @@ func TestCheckpointBytes(t *testing.T) {
 // recordingIndex is an Indexer that keeps positions.
 type recordingIndex struct {
 	put   []offset.Physical
+	lost  bool
 	end   offset.Physical
 	reset offset.Physical
 }
@@ -432,6 +433,7 @@ func (x *recordingIndex) Put(r *message.Record) error {
 	return nil
 }
 func (x *recordingIndex) Flush() error                       { return nil }
+func (x *recordingIndex) Lost() bool                         { return x.lost }
 func (x *recordingIndex) End() offset.Physical               { return x.end }
 func (x *recordingIndex) DeleteBefore(offset.Physical) error { return nil }
 
@@ -457,6 +459,10 @@ func TestIndexIsFedFromItsEnd(t *testing.T) {
 		require.NoError(t, mustOpen(t, o).Close())
 		require.Equal(t, all.put[n:], late.put)
 	}
+	lost := &recordingIndex{lost: true}
+	o.FS, o.Index = kill(disk), lost
+	require.NoError(t, mustOpen(t, o).Close())
+	require.Equal(t, all.put, lost.put, "from the log's beginning")
 	ahead := &recordingIndex{end: 1 << 40}
 	o.FS, o.Index = kill(disk), ahead
 	s = mustOpen(t, o)

@@ -64,6 +64,11 @@ func (f *file) sound(h *header, limit offset.Physical, newest []uint32) (header,
 		for i := range n {
 			e := decodeEntry(buf[i*entrySize:])
 			slot := f.slotOf(e.hash)
+			if e.phy < last.phy && e.phy >= h.beginPhy {
+				// This one may be right, and the one before it wrong: then End must not be that one's.
+				clear(newest)
+				return f.sound(h, e.phy, newest)
+			}
 			if int32(e.hash) < 0 || e.prev != newest[slot] || e.seconds < 0 || e.phy >= limit ||
 				e.phy < max(last.phy, h.beginPhy) || e.phy > h.endPhy || (kept.empty() && e.phy != h.beginPhy) {
 				return cutHeader(kept, last), nil

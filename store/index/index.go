@@ -90,6 +90,7 @@ type Index struct {
 	resume        offset.Physical // the record whose keys may be there in part, -1 = none; guarded by mu
 	syncedTime    int64           // guarded by mu
 	closed        bool            // guarded by mu
+	lost          bool            // Open found files and could keep none
 	lastErr       error           // nil = can be written; guarded by mu
 	skipped       int             // records that were not indexed, guarded by mu
 }
@@ -141,6 +142,10 @@ func (x *Index) End() offset.Physical {
 	return x.end
 }
 
+// Lost says that Open found files and nothing in them that could be kept: every record is to be Put again that the log
+// has.
+func (x *Index) Lost() bool { return x.lost }
+
 // SyncedTime is the store timestamp in ms up to which full files are safe on disk, 0 at first: the value that the
 // checkpoint keeps as indexMsgTimestamp.
 func (x *Index) SyncedTime() int64 {
@@ -170,6 +175,9 @@ func (x *Index) Skipped() int {
 func (x *Index) Put(r *message.Record) error {
 	x.put.Lock()
 	defer x.put.Unlock()
+	if r.PhysicalOffset < x.End() {
+		return nil // after a crash that is most of the log: spare the hashes
+	}
 	x.put.hashes = x.put.hashes[:0]
 	if r.SysFlag&message.FlagTransactionMask != message.FlagRollback {
 		x.put.hashes, x.put.text = appendHashes(x.put.hashes, x.put.text, r, !x.opts.WithoutTags)
@@ -181,9 +189,6 @@ func (x *Index) Put(r *message.Record) error {
 	case x.closed:
 		x.mu.Unlock()
 		return ErrClosed
-	case r.PhysicalOffset < x.end:
-		x.mu.Unlock()
-		return nil
 	case r.PhysicalOffset == x.resume:
 		x.mu.Unlock()
 		hashes = x.missing(hashes, r.PhysicalOffset)

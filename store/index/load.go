@@ -38,8 +38,10 @@ func (x *Index) load() error {
 		if cut, err = x.loadFile(path, name, len(names)-1-i); err != nil {
 			return err
 		}
+		x.lost = x.lost || cut
 	}
 	x.settleEnd()
+	x.lost = x.lost && x.end == 0
 	return nil
 }
 
@@ -55,7 +57,7 @@ func (x *Index) loadFile(path, name string, newer int) (cut bool, err error) {
 		return false, errors.Join(fmt.Errorf("open index file %s: %w", path, err), f.Close())
 	}
 	if size != x.size() {
-		return x.loadForeign(file, path, size)
+		return x.loadForeign(file, path, size, newer)
 	}
 	if err := file.readHeader(); err != nil {
 		return false, errors.Join(fmt.Errorf("read index file %s: %w", path, err), f.Close())
@@ -100,16 +102,23 @@ func (x *Index) suspect(f *file, newer int) bool {
 }
 
 // loadForeign deals with a file of another size. One that was just being made is removed, and cut is true, for there
-// may have been entries; one that has something is left.
-func (x *Index) loadForeign(f *file, path string, size int64) (cut bool, err error) {
-	if size < headerSize {
+// may have been entries. So is, after an unclean stop, the last one, and one that has not all its entries: it may have been
+// cut, and its records are Put again. Others are left.
+func (x *Index) loadForeign(f *file, path string, size int64, newer int) (cut bool, err error) {
+	if size >= headerSize {
+		if err := f.readHeader(); err != nil {
+			return false, errors.Join(fmt.Errorf("read index file %s: %w", path, err), f.Close())
+		}
+	}
+	if size < headerSize || x.opts.Unclean && (newer == 0 || x.entryAt(f.disk.next) > size) {
+		x.log.Warn("index file of another size removed after an unclean stop", "path", path, "size", size, "want", x.size())
 		if err := errors.Join(f.Close(), x.fs.Remove(path)); err != nil {
 			return false, fmt.Errorf("remove index file: %w", err)
 		}
 		return true, nil
 	}
-	if err := errors.Join(f.readHeader(), f.Close()); err != nil {
-		return false, fmt.Errorf("read index file %s: %w", path, err)
+	if err := f.Close(); err != nil {
+		return false, err
 	}
 	x.log.Error("index file has another size than configured and is not used", "path", path, "size", size, "want",
 		x.size())
