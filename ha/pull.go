@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/ratchetmq/ratchet/internal/offset"
@@ -178,7 +179,8 @@ func (in *intake) run(ctx context.Context, until offset.Physical) error {
 	have := make(chan offset.Physical)
 	ended := make(chan error, 1)
 	stop := make(chan struct{})
-	go func() { ended <- in.read(have, stop) }() // owned: by this function, which waits for it
+	var reading sync.WaitGroup
+	reading.Go(func() { ended <- in.read(have, stop) })
 	tick := time.NewTicker(in.heartbeat)
 	defer tick.Stop()
 	at, err := in.reported, error(nil)
@@ -196,7 +198,7 @@ func (in *intake) run(ctx context.Context, until offset.Physical) error {
 	}
 	close(stop)
 	_ = in.conn.Close()
-	_ = <-ended // its error is of the connection that was closed; take must not go on when this function has returned
+	reading.Wait() // take must not go on when this function has returned
 	return err
 }
 
