@@ -179,3 +179,13 @@ func TestSlaveFollowsAgainAfterItsMasterRestarts(t *testing.T) {
 		require.Len(t, master.replica().Epochs, round+2)
 	}
 }
+
+// TestIdleSlaveOfAnEmptyMasterStaysConnected: its heartbeats say that it has nothing, which the master has, too.
+func TestIdleSlaveOfAnEmptyMasterStaysConnected(t *testing.T) {
+	master, slave := pair(t, "SYNC_MASTER", "haSendHeartbeatInterval=20")
+	since := master.replica().Slaves[0].Since
+	time.Sleep(300 * time.Millisecond)
+	require.Len(t, master.replica().Slaves, 1)
+	require.Equal(t, since, master.replica().Slaves[0].Since)
+	require.Empty(t, slave.replica().Waiting)
+}

@@ -280,7 +280,7 @@ func (in *intake) report(ctx context.Context, at offset.Physical, always bool) e
 	if err := in.conn.SetWriteDeadline(time.Now().Add(in.silence)); err != nil {
 		return err
 	}
-	return writeReport(in.conn, max(in.reported, 1))
+	return writeReport(in.conn, in.reported)
 }
 
 // flush waits until the log is on the disk up to a position.
