@@ -78,7 +78,7 @@ func phaseOf(key string) string {
 // count compares what the producer was told with what the consumers got and with what the stopped brokers have.
 func (s *story) count() *storyRow {
 	r := &storyRow{
-		Master: string(s.pair.master), Slave: string(s.pair.slave),
+		Case:   s.pair.String(),
 		SendOK: byPhase{}, Other: byPhase{}, NotOnMaster: byPhase{}, NotOnSlave: byPhase{},
 		Twice: map[string]byPhase{}, Lost: map[string]byPhase{}, Skipped: map[string]byPhase{},
 		DiskLost: s.diskLost, FromSlave: s.fromSlave,

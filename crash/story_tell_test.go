@@ -6,12 +6,12 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"github.com/ratchetmq/ratchet/conformance/oracle"
 )
@@ -31,6 +31,7 @@ type story struct {
 	messages int
 	began    time.Time
 	namesrv  string
+	dir      string // of the clients' logs
 
 	groups    [][2]*storyBroker // a and b; each a master and a slave
 	producer  *storyClient
@@ -46,12 +47,15 @@ func newStory(t *testing.T, c storyCase, messages int) *story {
 	dir := t.TempDir()
 	s.namesrv = startNameServer(t, c.master, subfolder(t, dir, "namesrv"))
 	for _, name := range []string{"a", "b"} {
-		var d *disk
+		var disks [2]*disk // of those whose power will be cut
 		if name == "a" {
-			d = newDisk(t, "ext4")
+			disks[0] = newDisk(t, "ext4")
+			if c.variant == bothCut {
+				disks[1] = newDisk(t, "ext4")
+			}
 		}
-		master := newStoryBroker(t, c.master, s.namesrv, name, 0, subfolder(t, dir, name+"0"), d)
-		slave := newStoryBroker(t, c.slave, s.namesrv, name, 1, subfolder(t, dir, name+"1"), nil)
+		master := newStoryBroker(t, c.master, s.namesrv, name, 0, subfolder(t, dir, name+"0"), disks[0])
+		slave := newStoryBroker(t, c.slave, s.namesrv, name, 1, subfolder(t, dir, name+"1"), disks[1])
 		master.start()
 		slave.start()
 		s.groups = append(s.groups, [2]*storyBroker{master, slave})
@@ -64,29 +68,48 @@ func newStory(t *testing.T, c storyCase, messages int) *story {
 	}
 	s.log("the brokers are there")
 
-	client := "4.9.7"
-	if c.master == "java-5.4.0" {
-		client = "5.4.0"
-	}
-	java, err := oracle.Program(client, "conformance.Story", dir)
-	require.NoError(t, err)
-	golang, err := goClientOnce()
-	require.NoError(t, err)
-	log := func(name string) string { return subfolder(t, dir, "clients") + "/" + name }
-	s.producer = startStoryClient(t, "producer", log("producer"), slices.Clone(java), "produce", s.namesrv, storyTopic)
+	s.dir = subfolder(t, dir, "clients")
+	java := s.javaProgram()
+	s.producer = startStoryClient(t, "producer", filepath.Join(s.dir, "producer"), java, "produce", s.namesrv, storyTopic)
 	for _, g := range s.groups {
 		s.producer.tell(time.Minute, "READY", "warm-"+g[0].name, g[0].name)
 	}
-	s.consumers[storyGroups[0]] = startStoryClient(t, storyGroups[0], log("java"), slices.Clone(java),
-		"consume", s.namesrv, storyTopic, storyGroups[0])
-	if c.master == "java-3.2.6" { // it throws on a request whose sender's language is Go
-		s.consumers[storyGroups[1]] = startStoryClient(t, storyGroups[1], log("java-2"), slices.Clone(java),
-			"consume", s.namesrv, storyTopic, storyGroups[1])
-	} else {
-		s.consumers[storyGroups[1]] = startStoryClient(t, storyGroups[1], log("go"), []string{golang, "story"},
-			s.namesrv, storyTopic, storyGroups[1])
-	}
+	s.startConsumers()
 	return s
+}
+
+// javaProgram is the Java client's: of the master's version, if it is a recent one.
+func (s *story) javaProgram() []string {
+	version := "4.9.7"
+	if s.pair.master == "java-5.4.0" {
+		version = "5.4.0"
+	}
+	java, err := oracle.Program(version, "conformance.Story", s.dir)
+	require.NoError(s.t, err)
+	return java
+}
+
+// startConsumers starts a consumer of each group. One that had a predecessor goes on with what that one got.
+func (s *story) startConsumers() {
+	golang, err := goClientOnce()
+	require.NoError(s.t, err)
+	for i, group := range storyGroups {
+		command := append(s.javaProgram(), "consume")
+		if i == 1 && s.pair.master != "java-3.2.6" { // which throws on a request whose sender's language is Go
+			command = []string{golang, "story"}
+		}
+		before := s.consumers[group]
+		c := startStoryClient(s.t, group, filepath.Join(s.dir, fmt.Sprintf("%s-%d", group, time.Now().UnixMilli())), command,
+			s.namesrv, storyTopic, group)
+		if before != nil {
+			c.mu.Lock()
+			for key, places := range before.got {
+				c.got[key] = append(places, c.got[key]...)
+			}
+			c.mu.Unlock()
+		}
+		s.consumers[group] = c
+	}
 }
 
 func (s *story) log(format string, args ...any) {
@@ -96,41 +119,60 @@ func (s *story) log(format string, args ...any) {
 
 // tell goes through the phases and counts.
 func (s *story) tell() *storyRow {
-	master := s.groups[0][0]
+	master, slave := s.groups[0][0], s.groups[0][1]
 	unit := s.messages / 66
 	p1, p2, p3a := 20*unit, 20*unit, 6*unit
 
 	s.send("p1", p1)
 	s.require("p1")
-	for _, g := range s.groups {
-		for _, group := range storyGroups {
-			require.Eventually(s.t, func() bool { return g[0].committed(group) }, 30*time.Second, 100*time.Millisecond,
-				"%s has committed what it has of %s", group, g[0].name)
-		}
-	}
+	s.awaitCommits()
 	s.log("all of p1 is consumed and committed")
-	s.checkpoint(master)
+	for _, b := range s.groups[0] {
+		b.checkpoint()
+	}
+	if s.pair.variant == topicAgain {
+		s.makeTopicAgain()
+	}
 
-	s.each(func(c *storyClient) { c.tell(time.Minute, "SUSPEND") })
+	ahead := s.pair.variant == bothCut || s.pair.variant == slaveLags // consumers, of what will be left
+	if !ahead {
+		s.each(func(c *storyClient) { c.tell(time.Minute, "SUSPEND") })
+	}
 	s.send("p2", p2)
-	early := s.unread("p2")
-	master.kill()
-	master.disk.cut()
-	master.disk.remount()
-	s.diskLost = s.lostOn(master)
-	s.log("the master is killed, its disk has lost %d messages", s.diskLost)
+	if ahead {
+		s.require("p2")
+	}
+	if s.pair.variant == slaveLags {
+		s.sendToOne()
+	}
+	s.fromSlave = s.unread("p2")
+	s.cutPower()
 
-	s.each(func(c *storyClient) { c.tell(time.Minute, "RESUME") })
-	s.require("p2")
-	s.fromSlave = early
-	s.log("all of p2 is consumed, at least %d messages from the slave", s.fromSlave)
+	if !ahead {
+		readers := storyGroups
+		if s.pair.variant == slaveAway {
+			readers = storyGroups[:1]
+		}
+		for _, group := range readers {
+			s.consumers[group].tell(time.Minute, "RESUME")
+			s.requireOf(s.consumers[group], "p2")
+		}
+		s.log("all of p2 is consumed, at least %d messages from the slave", s.fromSlave)
+	}
+	if s.pair.variant == offsetBeyond {
+		s.pullBeyond(slave)
+	}
 
-	master.start()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
-	require.NoError(s.t, master.routed(ctx, s.namesrv))
-	s.log("the master is back")
+	s.masterReturns()
 	s.producer.tell(time.Minute, "READY", "warm-again", master.name)
+	if s.pair.variant == slaveAway {
+		s.consumers[storyGroups[1]].tell(time.Minute, "RESUME")
+		s.require("p2")
+		s.log("the other group has p2 from the healed master")
+	}
+	if s.pair.variant == offsetBeyond {
+		s.pullBeyond(master)
+	}
 	s.send("p3a", p3a)
 	// A client looks for changed routes every 30 s. One that is sent elsewhere then waits for 10 s, and 20 s for its
 	// next balancing.
@@ -138,17 +180,20 @@ func (s *story) tell() *storyRow {
 	if !s.pair.ours() {
 		patience = 65 * time.Second
 	}
-	back := time.Now()
-	s.settle(5*time.Second, patience)
-	<-time.After(time.Until(back.Add(patience)))
+	<-time.After(patience)
 	s.log("the consumers are back at the master")
 	s.send("p3b", s.messages-p1-p2-p3a)
 	if s.pair.ours() {
 		s.require("p3a", "p3b")
 	} else {
-		s.settle(25*time.Second, 2*time.Minute)
+		s.settle(25*time.Second, 5*time.Minute)
 	}
 	s.log("the consumers have what they get")
+	return s.end()
+}
+
+// end stops everything and counts.
+func (s *story) end() *storyRow {
 	s.each(func(c *storyClient) { c.tell(time.Minute, "STOP") })
 	for _, g := range s.groups {
 		g[0].stop()
@@ -158,6 +203,45 @@ func (s *story) tell() *storyRow {
 	row.Seconds = int(time.Since(s.began).Seconds())
 	s.log("counted")
 	return row
+}
+
+// cutPower kills the master and takes its disk's power away.
+func (s *story) cutPower() {
+	master, slave := s.groups[0][0], s.groups[0][1]
+	master.cutPower()
+	switch s.pair.variant {
+	case bothCut:
+		slave.cutPower()
+	case slaveLags:
+		require.NoError(s.t, slave.server.Resume())
+	case emptyDisk:
+		require.NoError(s.t, os.RemoveAll(master.store))
+	}
+	s.diskLost = s.lostOn(master)
+	s.log("the master is killed, its disk has lost %d messages", s.diskLost)
+}
+
+// masterReturns starts the master again and waits until clients can find it.
+func (s *story) masterReturns() {
+	master, slave := s.groups[0][0], s.groups[0][1]
+	switch s.pair.variant {
+	case slaveAway:
+		slave.kill()
+	case restarts:
+		s.cutWhileReturning()
+	}
+	master.start()
+	if s.pair.variant == bothCut {
+		slave.start()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	require.NoError(s.t, master.routed(ctx, s.namesrv))
+	s.log("the master is back")
+	if s.pair.variant == slaveAway {
+		s.send("alone", s.messages/66)
+		slave.start()
+	}
 }
 
 func (s *story) each(fn func(c *storyClient)) {
@@ -189,11 +273,26 @@ func (s *story) acked(phases ...string) (keys []string) {
 // require demands that both groups get all that was acknowledged in the phases.
 func (s *story) require(phases ...string) {
 	s.t.Helper()
+	s.each(func(c *storyClient) { s.requireOf(c, phases...) })
+}
+
+func (s *story) requireOf(c *storyClient, phases ...string) {
+	s.t.Helper()
 	keys := s.acked(phases...)
-	s.each(func(c *storyClient) {
-		require.Eventually(s.t, func() bool { return c.missing(keys) == 0 }, 2*time.Minute, 100*time.Millisecond,
-			"%s gets %v; %d of %d missing", c.name, phases, c.missing(keys), len(keys))
-	})
+	for end := time.Now().Add(2 * time.Minute); c.missing(keys) > 0; <-time.After(100 * time.Millisecond) {
+		require.True(s.t, time.Now().Before(end), "%s: %d of %d messages of %v don't come", c.name, c.missing(keys), len(keys), phases)
+	}
+}
+
+// awaitCommits waits until all that the masters have is consumed and committed.
+func (s *story) awaitCommits() {
+	s.t.Helper()
+	for _, g := range s.groups {
+		for _, group := range storyGroups {
+			require.Eventually(s.t, func() bool { return g[0].committed(group) }, 30*time.Second, 100*time.Millisecond,
+				"%s has committed what it has of %s", group, g[0].name)
+		}
+	}
 }
 
 // settle waits until both groups have all that was acknowledged, or nothing has come for a while.
@@ -216,15 +315,6 @@ func (s *story) unread(phase string) int {
 	n := len(keys)
 	s.each(func(c *storyClient) { n = min(n, c.missing(keys)) })
 	return n
-}
-
-// checkpoint has all that is written on the broker's disk by now.
-func (s *story) checkpoint(b *storyBroker) {
-	s.t.Helper()
-	dir, err := os.Open(b.disk.dir)
-	require.NoError(s.t, err)
-	defer dir.Close()
-	require.NoError(s.t, unix.Syncfs(int(dir.Fd())))
 }
 
 // lostOn is how many acknowledged messages of the stopped broker are not in its log.
