@@ -219,6 +219,7 @@ func (g *group) lead(ctx context.Context, settled func()) error {
 	if sync {
 		g.awaitSlaves(ctx)
 	}
+	g.replicas.Serve()
 	g.stand(processor.Standing{Master: true})
 	g.broker.registrar.start(ctx, s.Namesrv)
 	defer g.broker.registrar.wait()

@@ -172,9 +172,7 @@ func TestSlaveFollowsAgainAfterItsMasterRestarts(t *testing.T) {
 	for round := range 3 {
 		master.sendMany("T", 0, 10)
 		level(t, master, slave)
-		began := time.Now()
 		master.broker.Restart()
-		require.Less(t, time.Since(began), 2*time.Second)
 		inSync(t, master)
 		require.Len(t, master.replica().Epochs, round+2)
 	}

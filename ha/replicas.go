@@ -49,6 +49,7 @@ type Replicas struct {
 	waiting []*replicaWait  // guarded by mu; in order of end
 	has     offset.Physical // guarded by mu; the log up to which Need slaves had at some time
 	shown   offset.Physical // guarded by mu; the log up to which readers may have seen what has is short of
+	opening bool            // guarded by mu; no reader is served yet, so that nothing needs to be shown
 	alone   bool            // guarded by mu; readers see everything, for there are not enough slaves
 	exposed bool            // guarded by mu; Expose was called, and Covered not since
 	changed chan struct{}   // one token when Run should look
@@ -92,11 +93,19 @@ func (r *Replicas) Confirmed() offset.Physical {
 func (r *Replicas) Sync() bool { return r.sync.Load() }
 
 // Begin starts anew: this broker becomes the master, a SYNC_MASTER or not, and readers see the log up to end already.
-// exposed says that slaves may not have all of it, and that Expose has noted so.
+// exposed says that slaves may not have all of it, and that Expose has noted so. Readers are served from Serve on.
 func (r *Replicas) Begin(sync bool, end offset.Physical, exposed bool) {
 	r.sync.Store(sync)
 	r.mu.Lock()
-	r.has, r.shown, r.alone, r.exposed = 0, end, false, exposed
+	r.has, r.shown, r.alone, r.exposed, r.opening = 0, end, false, exposed, true
+	r.mu.Unlock()
+	r.look()
+}
+
+// Serve says that readers are served from now on.
+func (r *Replicas) Serve() {
+	r.mu.Lock()
+	r.opening = false
 	r.mu.Unlock()
 	r.look()
 }
@@ -289,7 +298,7 @@ func (r *Replicas) settle(now time.Time) time.Duration {
 		next = min(next, left)
 		return false
 	})
-	expose := r.sync.Load() && !enough && !r.alone
+	expose := r.sync.Load() && !enough && !r.alone && !r.opening
 	if r.alone && enough {
 		r.alone, r.shown = false, r.opts.Written() // what was shown meanwhile is below
 	}

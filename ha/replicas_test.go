@@ -60,6 +60,7 @@ func TestSendsWaitForSlaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := playSlaves(t, 1)
 		s.Begin(true, 100, false)
+		s.Serve()
 		requireOutcome(t, NotAvailable, s.when(110))
 
 		a := s.add("a")
@@ -94,6 +95,7 @@ func TestTwoSlavesAreNeeded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := playSlaves(t, 2)
 		s.Begin(true, 100, false)
+		s.Serve()
 		a := s.add("a")
 		s.ack(a, 100)
 		requireOutcome(t, NotAvailable, s.when(100))
@@ -115,6 +117,7 @@ func TestReadersSeeWhatSlavesHave(t *testing.T) {
 		a := s.add("a")
 		s.ack(a, 100)
 		s.Begin(true, 100, false)
+		s.Serve()
 		s.written = 130
 		synctest.Wait()
 		require.EqualValues(t, 100, s.Confirmed())
