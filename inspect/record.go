@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"hash/crc32"
+	"slices"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -108,30 +109,40 @@ func tagsCode(r *message.Record, levels []time.Duration) int64 {
 
 // eachHash calls fn with the hash of every key under which the index may hold a record, until fn returns false.
 func eachHash(r *message.Record, fn func(hash uint32) bool) {
-	var text []byte
-	one := func(mark string, key []byte) bool {
-		text = append(append(append(append(text[:0], r.Topic...), '#'), mark...), key...)
-		h := message.HashCode(text)
-		if h < 0 {
-			h = -h
-		}
-		return fn(uint32(max(h, 0)))
+	more := true
+	eachKeyHash(r, func(h uint32) bool {
+		more = fn(h)
+		return more
+	})
+	if tags, ok := message.Property(r.Properties, message.PropertyTags); ok && more {
+		fn(hashOf(r, "T#", tags))
 	}
+}
+
+// eachKeyHash calls fn for the hashes of the record's unique key and its keys, which every version of RocketMQ indexes.
+func eachKeyHash(r *message.Record, fn func(hash uint32) bool) {
 	message.EachProperty(r.Properties, func(name, value []byte) bool {
 		switch string(name) {
 		case message.PropertyUniqueKey:
-			return one("", value)
-		case message.PropertyTags:
-			return one("T#", value)
+			return fn(hashOf(r, "", value))
 		case message.PropertyKeys:
 			for key := range bytes.SplitSeq(value, []byte{' '}) {
-				if len(key) > 0 && !one("", key) {
+				if len(key) > 0 && !fn(hashOf(r, "", key)) {
 					return false
 				}
 			}
 		}
 		return true
 	})
+}
+
+func hashOf(r *message.Record, mark string, key []byte) uint32 {
+	text := append(append(append(slices.Clone(r.Topic), '#'), mark...), key...)
+	h := message.HashCode(text)
+	if h < 0 {
+		h = -h
+	}
+	return uint32(max(h, 0))
 }
 
 // entry is one of a consume queue: position 8, size 4, tags code 8.

@@ -122,6 +122,24 @@ func TestOwnStoreIsHealthy(t *testing.T) {
 	require.True(t, r.Healthy(), out)
 	require.Contains(t, out, "40 records")
 	require.Contains(t, out, "index       1 files, 160 entries")
+	require.NotContains(t, out, "index-missing")
+	require.NotContains(t, out, "index-behind")
+}
+
+// A key that the index does not have is told, and is no damage: RocketMQ's index may have less than the log.
+func TestKeysMissingFromTheIndexAreNoted(t *testing.T) {
+	fsys := written(t)
+	name := indexName(t, fsys)
+	data, err := fsys.ReadFile(root + "/" + name)
+	require.NoError(t, err)
+	require.Equal(t, byte(161), data[39], "the next entry")
+	patch(t, fsys, name, 39, 161-10) // two records, of a third the tags and a key
+	r, out := check(t, root, Options{FS: fsys})
+	require.True(t, r.Healthy(), out)
+	require.Equal(t, 3, r.Notes["index-missing"])
+	fsys.WriteFile(root+"/abort", nil)
+	r, _ = check(t, root, Options{FS: fsys})
+	require.Equal(t, 3, r.Notes["index-missing"]+r.Notes["index-behind"])
 }
 
 // at is the position and size of the n-th record.

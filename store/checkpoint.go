@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -23,6 +24,8 @@ type checkpoint struct {
 	logic   int64
 	index   int64
 	refused bool // a sync of queue files has failed: none of their entries may be relied on any more
+
+	indexErr error // of the first Flush of the index that failed: from then on its files are not vouched for
 }
 
 const (
@@ -96,8 +99,10 @@ func (s *Store) saveCheckpoint() error {
 	c.phy, c.logic = t, t
 	if s.opts.Index != nil {
 		if err := s.opts.Index.Flush(); err != nil {
-			s.logger.Error("index not flushed", "err", err) // it says itself from where it is to be fed again
-		} else {
+			s.logger.Error("index not flushed", "err", err)
+			c.indexErr = cmp.Or(c.indexErr, err)
+		}
+		if c.indexErr == nil {
 			c.index = t
 		}
 	}

@@ -420,10 +420,11 @@ func TestCheckpointBytes(t *testing.T) {
 
 // recordingIndex is an Indexer that keeps positions.
 type recordingIndex struct {
-	put   []offset.Physical
-	lost  bool
-	end   offset.Physical
-	reset offset.Physical
+	put     []offset.Physical
+	lost    bool
+	failing error
+	end     offset.Physical
+	reset   offset.Physical
 }
 
 func (x *recordingIndex) Put(r *message.Record) error {
@@ -432,7 +433,7 @@ func (x *recordingIndex) Put(r *message.Record) error {
 	}
 	return nil
 }
-func (x *recordingIndex) Flush() error                       { return nil }
+func (x *recordingIndex) Flush() error                       { return x.failing }
 func (x *recordingIndex) Lost() bool                         { return x.lost }
 func (x *recordingIndex) End() offset.Physical               { return x.end }
 func (x *recordingIndex) DeleteBefore(offset.Physical) error { return nil }
@@ -440,6 +441,44 @@ func (x *recordingIndex) DeleteBefore(offset.Physical) error { return nil }
 func (x *recordingIndex) Reset(to offset.Physical) error {
 	x.reset = to
 	return nil
+}
+
+// An index that has failed to flush, be it once, must be looked at by the next start: a sync that fails is not made good by
+// the next.
+func TestFailedIndexMakesTheStopUnclean(t *testing.T) {
+	disk := vfstest.New()
+	o := small(disk)
+	x := &recordingIndex{}
+	o.Index = x
+	now := time.UnixMilli(1_000_000)
+	o.Now = func() time.Time {
+		now = now.Add(time.Second)
+		return now
+	}
+	s := mustOpen(t, o)
+	put(t, s, text("T", 0, "a"))
+	require.NoError(t, s.saveCheckpoint())
+	vouched := s.checkpoint.index
+	require.NotZero(t, vouched)
+	x.failing = errDisk
+	put(t, s, text("T", 0, "b"))
+	require.NoError(t, s.saveCheckpoint(), "messages and queues are safe all the same")
+	x.failing = nil
+	put(t, s, text("T", 0, "c"))
+	require.NoError(t, s.saveCheckpoint())
+	require.Equal(t, vouched, s.checkpoint.index)
+	require.ErrorIs(t, s.Close(), errDisk)
+	require.Contains(t, disk.Files(), testRoot+"/abort")
+	clean := true
+	o.OpenIndex = func(was bool, synced int64) (Indexer, error) {
+		clean = was
+		require.Equal(t, vouched, synced)
+		return &recordingIndex{}, nil
+	}
+	s = mustOpen(t, o)
+	require.False(t, clean)
+	require.NoError(t, s.Close())
+	require.NotContains(t, disk.Files(), testRoot+"/abort")
 }
 
 func TestIndexIsFedFromItsEnd(t *testing.T) {

@@ -196,6 +196,9 @@ func (s *Store) shutdown() error {
 	if err := s.saveCheckpoint(); err != nil {
 		return fmt.Errorf("checkpoint at stop: %w", err)
 	}
+	if err := s.checkpoint.indexErr; err != nil {
+		return fmt.Errorf("index not safe, the next start has to look at it: %w", err) // the abort file stays
+	}
 	fsys := s.opts.FS
 	if err := fsys.Remove(filepath.Join(s.opts.Root, abortFile)); err != nil {
 		return err
