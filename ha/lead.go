@@ -51,7 +51,7 @@ type Leader struct {
 	waiting string // guarded by mu
 	forced  bool   // guarded by mu
 	poke    chan struct{}
-	sharing sync.Mutex // held while a slave is looked at, one at a time, as gaps may be filled from it
+	sharing turn // of looking at a slave: gaps may be filled from it
 }
 
 // NewLeader makes a Leader.
@@ -303,8 +303,10 @@ var ErrStranger = errors.New("no broker of the group is known there")
 // there. Our own slaves compare by themselves; a Java slave is read through its HA port. What belongs into a gap of this
 // log, and a slave turns out to have, is fetched first.
 func (l *Leader) Shares(ctx context.Context, who Reader) error {
-	l.sharing.Lock()
-	defer l.sharing.Unlock()
+	if err := l.sharing.take(ctx); err != nil {
+		return err
+	}
+	defer l.sharing.give()
 	peers := l.opts.Peers.All(ctx)
 	if who.Own && !slices.ContainsFunc(peers, func(p Peer) bool { return p.Addr == who.Addr }) {
 		peers = append(peers, l.opts.Peers.Ask(ctx, who.Addr))

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ratchetmq/ratchet/delay"
@@ -48,10 +48,10 @@ type Metadata struct {
 	// Every is the pause between two rounds of a slave, [10 s]; EveryOwn that below a master of ours, [1 s].
 	Every, EveryOwn time.Duration
 
-	turn sync.Mutex // one Fetch at a time; held during its I/O
+	turn turn // of a Fetch
 
 	peer    string      // guarded by turn: whom the rest is about
-	own     bool        // guarded by turn: it is one of ours
+	own     atomic.Bool // it is one of ours
 	offsets string      // guarded by turn: mark of its consumer offsets that are merged
 	ahead   *delayTable // guarded by turn: waits for the log
 	stale   bool        // guarded by turn: its tables were found older than those here
@@ -83,10 +83,13 @@ var (
 // Fetch takes over the tables of the broker at addr. It goes on after an error of one of them. Call it as a master
 // before the delivery of delayed messages runs: one that runs keeps its own progress.
 func (m *Metadata) Fetch(ctx context.Context, addr string, adopt Adopt) error {
-	m.turn.Lock()
-	defer m.turn.Unlock()
+	if err := m.turn.take(ctx); err != nil {
+		return err
+	}
+	defer m.turn.give()
 	if addr != m.peer {
-		m.peer, m.own, m.offsets, m.ahead, m.stale = addr, false, "", nil, false
+		m.peer, m.offsets, m.ahead, m.stale = addr, "", nil, false
+		m.own.Store(false)
 	}
 	if adopt == AsMaster {
 		return errors.Join(m.addTopics(ctx), m.addGroups(ctx), m.mergeOffsets(ctx), m.mergeDelays(ctx, adopt))
@@ -154,10 +157,8 @@ func (m *Metadata) Follow(ctx context.Context, master func() string) {
 // time, does not come as often.
 func (m *Metadata) pause(took time.Duration) time.Duration {
 	const share = 5
-	m.turn.Lock()
-	defer m.turn.Unlock()
 	every := cmp.Or(m.Every, 10*time.Second)
-	if !m.own {
+	if !m.own.Load() {
 		return every
 	}
 	own := cmp.Or(m.EveryOwn, time.Second)
@@ -180,7 +181,7 @@ func (m *Metadata) call(ctx context.Context, code protocol.RequestCode, h protoc
 		return nil, fmt.Errorf("%s of %s: %s: %s", code, m.peer, protocol.ResponseCode(resp.Code), resp.Remark)
 	}
 	if _, ours := resp.Fields.Get(protocol.FieldMark); ours {
-		m.own = true
+		m.own.Store(true)
 	}
 	return resp, nil
 }

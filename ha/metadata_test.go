@@ -567,7 +567,7 @@ func TestFollow(t *testing.T) {
 func TestALongRoundIsNotRepeatedAtOnce(t *testing.T) {
 	m := &Metadata{}
 	require.Equal(t, 10*time.Second, m.pause(time.Hour))
-	m.own = true
+	m.own.Store(true)
 	require.Equal(t, time.Second, m.pause(time.Millisecond))
 	require.Equal(t, 4*time.Second, m.pause(800*time.Millisecond))
 	require.Equal(t, 10*time.Second, m.pause(time.Minute))
