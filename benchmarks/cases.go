@@ -20,6 +20,8 @@ type workload struct {
 	title  string
 	queues int32
 	bounds bool // the bounds can serve it
+	java   bool // it needs Java even where no Java broker is measured
+	flush  bool // brokers have SYNC_FLUSH
 	goal   goal
 	// prepare is called before each target's rounds, once; its topic is that of all rounds then.
 	prepare func(addr, topic string) error
@@ -100,5 +102,19 @@ func workloads() []workload {
 			},
 		},
 	}
-	return all
+	burst := sending("burst", "5,000 sends at once on one connection",
+		sendLoad{codec: protocol.JSON, conns: 1, window: 5_000, size: kib, maxMessages: 5_000}, goal{})
+	flushed := sending("flushed", "SYNC_FLUSH, 64 producers, one in flight each",
+		sendLoad{codec: protocol.JSON, conns: 64, window: 1, size: kib}, goal{0, 0, 2, 0, 0})
+	flushed.bounds, flushed.flush = false, true
+	client := clientLoad{version: "5.4.0", window: 512, size: kib, warm: 4 * time.Second}
+	return append(all,
+		sending("producers-256", "send, one in flight, 256 connections",
+			sendLoad{codec: protocol.JSON, conns: 256, window: 1, size: kib}, goal{}),
+		burst, flushed,
+		workload{
+			name: "java-client", title: "the Java client 5.4.0, asynchronous sends, 512 in flight", queues: 8, java: true,
+			goal: goal{0, 0, 1.3, 0, 0}, run: client.run,
+		},
+	)
 }

@@ -42,6 +42,7 @@ func command(ctx context.Context, args []string) error {
 		save    = flags.String("save", "", "file for the results, JSON; plots are drawn beside it")
 		show    = flags.String("show", "", "run nothing, print the tables of a saved file and draw its plots")
 		pprof   = flags.String("pprof", "", "address at which ours serves profiles while it is measured")
+		only    = flags.Bool("facts", false, "measure starts and memory of ours, instead of the cases")
 		list    = flags.Bool("list", false, "list the cases")
 	)
 	if err := flags.Parse(args); err != nil {
@@ -79,8 +80,12 @@ func command(ctx context.Context, args []string) error {
 	r := &run{stand: s, targets: strings.Split(*targets, ","), rounds: *rounds, last: *last, warm: *warm}
 	rep := newReport()
 	var failed []error
+	if *only {
+		rep.Facts, err = s.facts(ctx)
+		failed = append(failed, err)
+	}
 	for i := range all {
-		if !wanted(all[i].name, *cases) {
+		if *only || !wanted(all[i].name, *cases) {
 			continue
 		}
 		res, err := r.measure(ctx, &all[i])
@@ -93,7 +98,10 @@ func command(ctx context.Context, args []string) error {
 	}
 	rep.print(os.Stdout)
 	if *save != "" {
-		failed = append(failed, rep.save(*save), rep.draw(*save))
+		failed = append(failed, rep.save(*save))
+		if !*only {
+			failed = append(failed, rep.draw(*save))
+		}
 	}
 	return errors.Join(failed...)
 }

@@ -16,6 +16,7 @@ type report struct {
 	Date    string    `json:"date"`
 	Machine string    `json:"machine"`
 	Results []*result `json:"results"`
+	Facts   []fact    `json:"facts,omitempty"`
 }
 
 func newReport() *report {
@@ -71,6 +72,9 @@ func (r *report) print(w io.Writer) {
 		t.Flush()
 	}
 	r.goals(w)
+	for _, f := range r.Facts {
+		fmt.Fprintf(w, "%s: %.2f %s (goal ≤ %g)\n", f.Name, f.Value, f.Unit, f.Goal)
+	}
 }
 
 func (s spread) text(format string) string {

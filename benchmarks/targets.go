@@ -20,9 +20,10 @@ const (
 
 // A target is a broker, or a bound, that runs.
 type target struct {
-	name string
-	addr string
-	dir  string
+	stand *stand
+	name  string
+	addr  string
+	dir   string
 	*process
 }
 
@@ -35,8 +36,9 @@ type stand struct {
 	binary  string // ratchet
 	namesrv string // its address
 	server  *process
-	syncing bool   // SYNC_FLUSH instead of ASYNC_FLUSH
-	pprof   string // address for the profiles of ours
+	syncing bool            // SYNC_FLUSH instead of ASYNC_FLUSH
+	pprof   string          // address for the profiles of ours
+	built   map[string]bool // folders of jars
 	number  int
 }
 
@@ -62,7 +64,7 @@ func newStand(ctx context.Context, dir, binary string) (*stand, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &stand{dir: dir, root: root, binary: binary}
+	s := &stand{dir: dir, root: root, binary: binary, built: map[string]bool{}}
 	if binary == "" {
 		s.binary = filepath.Join(dir, "ratchet")
 		if err := runTool(ctx, root, "go", "build", "-o", s.binary, "./cmd/ratchet"); err != nil {
@@ -106,7 +108,7 @@ func (s *stand) start(ctx context.Context, name string) (*target, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &target{name: name, addr: fmt.Sprintf("127.0.0.1:%d", port), dir: dir}
+	t := &target{stand: s, name: name, addr: fmt.Sprintf("127.0.0.1:%d", port), dir: dir}
 	log := filepath.Join(dir, "log")
 	switch name {
 	case ratchet:
@@ -218,9 +220,16 @@ func javaFlags(home string) []string {
 func (s *stand) jars(ctx context.Context, project, version string, goals ...string) (string, error) {
 	dir := filepath.Join(s.root, filepath.FromSlash(project))
 	lib := filepath.Join(dir, "target", version, "lib")
+	if s.built[lib] {
+		return lib, nil
+	}
 	if jars, _ := filepath.Glob(filepath.Join(lib, "rocketmq-*.jar")); len(jars) > 0 && len(goals) == 1 {
 		return lib, nil
 	}
 	command := append([]string{"mvn", "-q", "-B", "-Drocketmq.version=" + version}, goals...)
-	return lib, runTool(ctx, dir, command...)
+	if err := runTool(ctx, dir, command...); err != nil {
+		return "", err
+	}
+	s.built[lib] = true
+	return lib, nil
 }

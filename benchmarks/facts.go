@@ -1,0 +1,241 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/ratchetmq/ratchet/protocol"
+)
+
+// A fact is one number about ours that is no load: what a start takes, what rests in memory.
+type fact struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
+	Unit  string  `json:"unit"`
+	Goal  float64 `json:"goal"` // at most
+}
+
+// facts measures them all, one after the other.
+func (s *stand) facts(ctx context.Context) ([]fact, error) {
+	var all []fact
+	for _, measure := range []func(context.Context) ([]fact, error){s.size, s.coldStart, s.idle, s.manyTopics, s.manyConnections} {
+		found, err := measure(ctx)
+		if err != nil {
+			return all, err
+		}
+		for _, f := range found {
+			fmt.Fprintf(os.Stderr, "%-62s %10.2f %-4s (goal ≤ %g)\n", f.Name, f.Value, f.Unit, f.Goal)
+		}
+		all = append(all, found...)
+	}
+	return all, nil
+}
+
+func (s *stand) size(context.Context) ([]fact, error) {
+	info, err := os.Stat(s.binary)
+	if err != nil {
+		return nil, err
+	}
+	return []fact{{"binary", float64(info.Size()) / (1 << 20), "MiB", 30}}, nil
+}
+
+// dev starts name server and broker in one process, on data in dir.
+func (s *stand) dev(ctx context.Context, dir string) (*target, string, error) {
+	var ports [2]int
+	for i := range ports {
+		var err error
+		if ports[i], err = freePort(); err != nil {
+			return nil, "", err
+		}
+	}
+	names := fmt.Sprintf("127.0.0.1:%d", ports[0])
+	t := &target{stand: s, name: ratchet, addr: fmt.Sprintf("127.0.0.1:%d", ports[1]), dir: dir}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, "", err
+	}
+	var err error
+	t.process, err = launch(ctx, filepath.Join(dir, "log"), t.addr, nil, s.binary, "dev", "-data", filepath.Join(dir, "data"),
+		"-namesrv", names, "-broker", t.addr)
+	return t, names, err
+}
+
+func (s *stand) folder(name string) string {
+	s.number++
+	return filepath.Join(s.dir, fmt.Sprintf("%s-%d", name, s.number))
+}
+
+// coldStart is the time from the start of the process, on an empty folder, to the answer to a send to a new topic.
+func (s *stand) coldStart(ctx context.Context) ([]fact, error) {
+	var took []float64
+	for range 9 {
+		begin := time.Now()
+		t, _, err := s.dev(ctx, s.folder("cold"))
+		if err != nil {
+			return nil, err
+		}
+		err = sendOne(t.addr, "cold")
+		took = append(took, float64(time.Since(begin).Microseconds())/1000)
+		t.kill()
+		s.forget(t)
+		if err != nil {
+			return nil, err
+		}
+	}
+	slices.Sort(took)
+	return []fact{{"cold start to the first acknowledged send, median of 9", took[len(took)/2], "ms", 150}}, nil
+}
+
+// sendOne sends a message, as often as it takes: a broker that has only just begun to listen may not take any yet.
+func sendOne(addr, topic string) error {
+	w, err := dial(addr)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	w.within(ioTimeout)
+	for {
+		if _, err := w.Write(sendTemplate(protocol.JSON, topic, 0, 128, 1, false).frame); err != nil {
+			return err
+		}
+		a, err := w.next()
+		switch {
+		case err == nil && a.code == int32(protocol.ServiceNotAvailable):
+			time.Sleep(time.Millisecond)
+		case err == nil && a.code != 0:
+			return fmt.Errorf("send: code %d: %s", a.code, a.header)
+		default:
+			return err
+		}
+	}
+}
+
+func (s *stand) idle(ctx context.Context) ([]fact, error) {
+	t, _, err := s.dev(ctx, s.folder("idle"))
+	if err != nil {
+		return nil, err
+	}
+	defer s.forget(t)
+	defer t.kill()
+	if err := sendOne(t.addr, "idle"); err != nil {
+		return nil, err
+	}
+	time.Sleep(time.Second)
+	before, err := t.usage()
+	if err != nil {
+		return nil, err
+	}
+	const span = 10 * time.Second
+	time.Sleep(span)
+	after, err := t.usage()
+	return []fact{
+		{"ratchet dev, idle: memory", float64(after.rss) / (1 << 20), "MiB", 40},
+		{"ratchet dev, idle: share of a processor", 100 * float64(after.cpu-before.cpu) / float64(span), "%", 1},
+	}, err
+}
+
+// manyTopics starts a broker that has 5,000 topics of 4 queues.
+func (s *stand) manyTopics(ctx context.Context) ([]fact, error) {
+	const topics = 5000
+	dir := s.folder("topics")
+	name := func(i int) string { return fmt.Sprintf("many-%d", i) }
+	table := map[string]any{}
+	for i := range topics {
+		table[name(i)] = map[string]any{
+			"topicName": name(i), "readQueueNums": 4, "writeQueueNums": 4, "perm": 6, "order": false, "topicSysFlag": 0,
+			"topicFilterType": "SINGLE_TAG",
+		}
+	}
+	text, err := json.Marshal(map[string]any{"topicConfigTable": table})
+	if err != nil {
+		return nil, err
+	}
+	config := filepath.Join(dir, "data", "store", "config")
+	if err := os.MkdirAll(config, 0o755); err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(config, "topics.json"), text, 0o644); err != nil { // as a Java broker leaves it
+		return nil, err
+	}
+
+	begin := time.Now()
+	t, names, err := s.dev(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	defer s.forget(t)
+	defer t.kill()
+	if err := sendOne(t.addr, name(topics-1)); err != nil {
+		return nil, err
+	}
+	started := time.Since(begin)
+	for {
+		n, err := dial(names)
+		if err == nil {
+			a, errCall := n.call(protocol.GetRouteInfoByTopic, &protocol.GetRouteInfoRequest{Topic: name(topics - 1)}, nil)
+			n.Close()
+			if errCall == nil && a.code == 0 {
+				break
+			}
+		}
+		if time.Since(begin) > time.Minute {
+			return nil, fmt.Errorf("no route to the last of %d topics after a minute", topics)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	registered := time.Since(begin)
+	time.Sleep(time.Second)
+	u, err := t.usage()
+	return []fact{
+		{"5,000 topics × 4 queues: start to the first acknowledged send", started.Seconds(), "s", 2},
+		{"5,000 topics × 4 queues: start to the route at the name server", registered.Seconds(), "s", 3},
+		{"5,000 topics × 4 queues: memory of broker and name server", float64(u.rss) / (1 << 20), "MiB", 200},
+	}, err
+}
+
+// manyConnections is what 10,000 clients that only say that they are there cost.
+func (s *stand) manyConnections(ctx context.Context) ([]fact, error) {
+	const clients = 10_000
+	t, _, err := s.dev(ctx, s.folder("clients"))
+	if err != nil {
+		return nil, err
+	}
+	defer s.forget(t)
+	defer t.kill()
+	if err := sendOne(t.addr, "clients"); err != nil {
+		return nil, err
+	}
+	before, err := t.usage()
+	if err != nil {
+		return nil, err
+	}
+	wires := make([]*wire, 0, clients)
+	defer func() { closeAll(wires) }()
+	for i := range clients {
+		w, err := dial(t.addr)
+		if err != nil {
+			return nil, err
+		}
+		w.in = make([]byte, 2048) // this process holds as many
+		wires = append(wires, w)
+		beat := fmt.Sprintf(`{"clientID":"127.0.0.1@%d","consumerDataSet":[],"producerDataSet":[{"groupName":"benchmark_producer"}]}`, i)
+		if a, err := w.call(protocol.HeartBeat, nil, []byte(beat)); err != nil || a.code != 0 {
+			return nil, fmt.Errorf("heartbeat %d: code %d: %w", i, a.code, err)
+		}
+	}
+	quiet, err := t.usage()
+	if err != nil {
+		return nil, err
+	}
+	const span = 10 * time.Second
+	time.Sleep(span)
+	after, err := t.usage()
+	return []fact{
+		{"10,000 idle connections with a heartbeat: memory of each", float64(after.rss-before.rss) / clients / 1024, "KiB", 20},
+		{"10,000 idle connections: share of a processor", 100 * float64(after.cpu-quiet.cpu) / float64(span), "%", 1},
+	}, err
+}
