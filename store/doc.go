@@ -4,7 +4,8 @@
 // Append numbers a message and writes it to the log (append.go). The flusher makes the log durable and tells who waits
 // for that (flush.go). The dispatcher reads the log again and gives every message to its queue, to the key index and
 // to those who wait for messages (dispatch.go). Read follows a queue's entries into the log (read.go). Open repairs
-// what a crash has left (recovery.go); what it decides, and not how it reads, is in examine.go and history.go.
+// what a crash has left (recovery.go, which reads through ahead.go); what it decides, and not how it reads, is in
+// examine.go, history.go and witness.go.
 //
 // What holds, whenever the process ends:
 //

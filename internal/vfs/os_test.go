@@ -94,6 +94,12 @@ func TestNextDataNeverPassesOverData(t *testing.T) {
 	require.LessOrEqual(t, at, int64(3<<20))
 	_, err = seeker.NextData(1 << 22)
 	require.ErrorIs(t, err, io.EOF)
+	for _, data := range []int64{1<<20 + 5, 3 << 20} {
+		hole, err := seeker.NextHole(data)
+		require.NoError(t, err)
+		require.Greater(t, hole, data)
+		require.LessOrEqual(t, hole, int64(1<<22))
+	}
 }
 
 func TestUsageOfAFolderThatIsNotThereYet(t *testing.T) {
