@@ -216,6 +216,7 @@ func (g *group) lead(ctx context.Context, settled func()) error {
 	g.replicas.Begin(sync, g.broker.store.Written(), exposed)
 	defer g.replicas.End()
 	g.broker.store.WakeDispatch()
+	g.sender.Again()
 	if sync {
 		g.awaitSlaves(ctx)
 	}
@@ -267,6 +268,7 @@ func (g *group) follow(ctx context.Context, settled func()) error {
 	g.leader, g.follower = nil, follower
 	g.mu.Unlock()
 	g.stand(processor.Standing{})
+	g.sender.Again()
 	g.broker.registrar.start(ctx, s.Namesrv)
 	defer g.broker.registrar.wait()
 	settled()

@@ -335,7 +335,8 @@ func (l *Leader) Shares(ctx context.Context, who Reader) error {
 	return l.puller(slave).check(ctx, slave.Status.HAAddr, max(offset.Physical(slave.Status.Low), 0), who.From)
 }
 
-// find is the slave of the group at a remote address, which is no listening one: by host, and by what it has.
+// find is the slave of the group at a remote address, which is no listening one: by host, and by what it has. It is
+// ErrStranger only if it is known to be none of the group: who can't be asked now is to come again.
 func find(ctx context.Context, peers []Peer, remote net.Addr, at offset.Physical) (*Peer, error) {
 	host, _, err := net.SplitHostPort(remote.String())
 	if err != nil {
@@ -343,6 +344,9 @@ func find(ctx context.Context, peers []Peer, remote net.Addr, at offset.Physical
 	}
 	var found *Peer
 	for _, p := range peers {
+		if p.Err != nil && sameHost(ctx, host, p.Addr) {
+			return nil, fmt.Errorf("the broker %s may be the one at %s, but: %w", p.Addr, remote, p.Err)
+		}
 		if p.Err != nil || p.Status.Role != slaveRole || !sameHost(ctx, host, p.Addr, p.Status.HAAddr) {
 			continue
 		}

@@ -47,6 +47,9 @@ type Reader struct {
 type Sender struct {
 	opts SenderOptions
 	log  *slog.Logger
+
+	mu     sync.Mutex
+	slaves map[*feed]context.CancelCauseFunc // guarded by mu; who end a slave's connection
 }
 
 // NewSender makes a Sender.
@@ -60,7 +63,34 @@ func NewSender(o SenderOptions) *Sender {
 	if o.Silence <= 0 {
 		o.Silence = 20 * time.Second
 	}
-	return &Sender{opts: o, log: o.Logger.With("component", "ha")}
+	return &Sender{opts: o, log: o.Logger.With("component", "ha"), slaves: map[*feed]context.CancelCauseFunc{}}
+}
+
+var errAgain = errors.New("another role: slaves are to come again")
+
+// Again ends the connections of slaves, because what this broker is to them has changed: a master has opened, and who
+// came before counts for nothing, or it is a slave now, and not to be followed. They come again, or go elsewhere.
+func (s *Sender) Again() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, end := range s.slaves {
+		end(errAgain)
+	}
+}
+
+// knows keeps a slave's connection for Again, until the function returned is called.
+func (s *Sender) knows(f *feed, end context.CancelCauseFunc) (forget func()) {
+	if !f.who.Slave {
+		return func() {}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.slaves[f] = end
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.slaves, f)
+	}
 }
 
 // Serve accepts connections until ctx is done; then it closes them and the listener, and waits for all to end.
@@ -116,6 +146,7 @@ func (s *Sender) serve(ctx context.Context, conn net.Conn) {
 		buf: make([]byte, ownHead+s.opts.Batch),
 	}
 	defer s.opts.Replicas.remove(f.link)
+	defer s.knows(f, cancel)()
 	s.log.Info("HA connection", "addr", addr, "broker", who.Addr, "phy", int64(who.From), "written", int64(s.opts.Store.Written()))
 	var both sync.WaitGroup
 	both.Go(func() { cancel(f.reports(ctx)) })
