@@ -94,7 +94,7 @@ func (m *Metadata) Fetch(ctx context.Context, addr string, adopt Adopt) error {
 	if adopt == AsMaster {
 		return errors.Join(m.addTopics(ctx), m.addGroups(ctx), m.mergeOffsets(ctx), m.mergeDelays(ctx, adopt))
 	}
-	return errors.Join(m.copyTopics(ctx), m.copyGroups(ctx), m.mergeDelays(ctx, adopt))
+	return errors.Join(m.copyTopics(ctx), m.copyGroups(ctx), m.mergeDelays(ctx, adopt), m.tellOffsets(ctx))
 }
 
 // Merge is Fetch for a master that returns, or is given back what it had lost.

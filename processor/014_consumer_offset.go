@@ -8,6 +8,8 @@
 //     (5.4.0 answers "not found", and the client then starts behind the message);
 //   - at a young queue, whose first message is likely in memory: 0, as 4.9.7 does, unless the broker has
 //     strictFromLast on or the client says setZeroIfNotFound=false: then "from last" means last.
+//
+// A slave takes commits, for its master may be away, and tells the master of them.
 
 package processor
 
@@ -79,10 +81,11 @@ func (p *Processor) updateConsumerOffset(_ context.Context, r *remoting.Request)
 func (p *Processor) commit(r *remoting.Request, group, topic string, queue int32, o offset.Queue) error {
 	b, _ := p.store.Bounds(topic, queue)
 	known := p.given(topic, queue, o, b.High)
-	if !p.peers.Standing().Master {
-		known = -1 // the master may have given out what this broker does not have yet
+	slave := !p.peers.Standing().Master
+	if slave { // the master may have given out what this broker does not have yet, yet not just anything
+		known += offset.Queue(p.settings().MaxUnflushedMessages)
 	}
-	_, err := p.offsets.Commit(state.Commit{Group: group, Topic: topic, Queue: queue, Offset: o, Known: known})
+	_, err := p.offsets.Commit(state.Commit{Group: group, Topic: topic, Queue: queue, Offset: o, Known: known, Slave: slave})
 	if err != nil {
 		p.log.Warn("offset commit failed", "group", group, "topic", topic, "queue", queue, "qoff", int64(o),
 			"client", r.Conn.RemoteAddr(), "err", err)

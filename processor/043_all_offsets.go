@@ -1,4 +1,5 @@
-// GET_ALL_CONSUMER_OFFSET (43): what a slave, or a returning master, asks for.
+// GET_ALL_CONSUMER_OFFSET (43): what a slave, or a returning master, asks for. And of Ratchet's own: MergeOffsets, by which
+// a slave tells its master what clients have committed at it (apache/rocketmq#3603: it is lost).
 //
 // Kept: the table by topic@group and queue.
 // Changed: it says which offsets an operator has reset, in a field that Java brokers pass over. A replica that has the
@@ -8,7 +9,9 @@ package processor
 
 import (
 	"context"
+	"slices"
 
+	"github.com/ratchetmq/ratchet/internal/state"
 	"github.com/ratchetmq/ratchet/protocol"
 	"github.com/ratchetmq/ratchet/remoting"
 )
@@ -21,6 +24,23 @@ func (p *Processor) allConsumerOffsets(_ context.Context, r *remoting.Request) (
 	reply, err := bodyReply(p.offsets.Table())
 	reply.Extra = marked(mark)
 	return reply, err
+}
+
+// mergeOffsets never takes a group back, and takes no offset that this master has not given out.
+func (p *Processor) mergeOffsets(_ context.Context, r *remoting.Request) (protocol.Reply, error) {
+	var table protocol.ConsumerOffsetTable
+	if err := protocol.Unmarshal(r.Body, &table); err != nil {
+		return protocol.Reply{}, err
+	}
+	list := slices.DeleteFunc(state.Positions(&table), func(c state.Position) bool {
+		if _, ok := p.topics.Get(c.Topic); !ok {
+			return true
+		}
+		b, _ := p.store.Bounds(c.Topic, c.Queue)
+		return c.Offset > p.given(c.Topic, c.Queue, c.Offset, b.High)
+	})
+	_, err := p.offsets.MergeMax(list)
+	return protocol.Reply{}, err
 }
 
 // has tells whether the asker for a table has its present state already.

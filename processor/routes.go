@@ -85,6 +85,7 @@ var routes = map[protocol.RequestCode]route{
 	protocol.OpenMaster:                       {LaneAdmin, anyone, (*Processor).openMaster},
 	protocol.SwitchMaster:                     {LaneAdmin, leading, (*Processor).switchMaster},
 	protocol.TakeOver:                         {LaneAdmin, anyone, (*Processor).takeOver},
+	protocol.MergeOffsets:                     {LaneAdmin, leading, (*Processor).mergeOffsets},
 
 	protocol.UpdateBrokerConfig: {LaneAdmin, anyone, (*Processor).updateConfig},
 	protocol.GetBrokerConfig:    {LaneAdmin, anyone, (*Processor).getConfig},

@@ -11,6 +11,8 @@ const (
 	SwitchMaster RequestCode = 348_003
 	// TakeOver is what a master that hands over tells the slave. The body is a TakeOverRequest.
 	TakeOver RequestCode = 348_004
+	// MergeOffsets tells a master what clients have committed at its slave. The body is a ConsumerOffsetTable. No header.
+	MergeOffsets RequestCode = 348_005
 )
 
 // ReplicaStatus is what a broker says of its part in replication. Positions are of the commit log, times in ms.

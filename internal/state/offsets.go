@@ -37,6 +37,7 @@ type Offsets struct {
 	dirty   atomic.Int64 // changes since the last snapshot began
 	counts  struct{ commits, wentBack, refused, ignored, resets atomic.Uint64 }
 	save    saver
+	untold  untold
 }
 
 type shard struct {
@@ -145,6 +146,8 @@ type Commit struct {
 	// Known is the highest offset that the queue is known to have had as its end; more is refused. Negative: not known,
 	// all is stored, as when this broker may be behind its replicas.
 	Known offset.Queue
+	// Slave: another broker is the master, and is to be told; see TellMaster.
+	Slave bool
 }
 
 // Committed is what became of a Commit.
@@ -181,6 +184,9 @@ func (o *Offsets) Commit(c Commit) (Committed, error) {
 		o.dirty.Add(1)
 	}
 	s.mu.Unlock()
+	if c.Slave {
+		o.untold.add(untoldPlace{strings.Clone(c.Group), strings.Clone(c.Topic), c.Queue})
+	}
 	if c.Offset < before {
 		o.counts.wentBack.Add(1)
 	}
@@ -305,13 +311,17 @@ func (s *shard) chunk(ref pair, dst []Position) []Position {
 		return dst
 	}
 	for queue, p := range t.groups[ref.group] {
-		q := Position{Group: ref.group, Topic: ref.topic, Queue: queue, Offset: p.offset}
-		if p.reset != nil {
-			q.Epoch, q.Pending = p.reset.epoch, p.reset.pending
-		}
-		dst = append(dst, q)
+		dst = append(dst, p.position(ref.group, ref.topic, queue))
 	}
 	return dst
+}
+
+func (p *position) position(group, topic string, queue int32) Position {
+	q := Position{Group: group, Topic: topic, Queue: queue, Offset: p.offset}
+	if p.reset != nil {
+		q.Epoch, q.Pending = p.reset.epoch, p.reset.pending
+	}
+	return q
 }
 
 // MergeMax takes over what another replica knows: per position the larger offset, unless an operator's reset stands

@@ -442,9 +442,18 @@ func (s *shard) copyOf(ref pair, dst []Position, resets []resetJSON) ([]Position
 
 // Table is the whole table as GET_ALL_CONSUMER_OFFSET hands it out, with what an operator has reset.
 func (o *Offsets) Table() *protocol.ConsumerOffsetTable {
+	out := tableOf(o.Each)
+	o.save.mu.Lock()
+	version := o.save.version
+	o.save.mu.Unlock()
+	out.DataVersion = &version
+	return out
+}
+
+func tableOf(each func(func(Position) bool)) *protocol.ConsumerOffsetTable {
 	out := &protocol.ConsumerOffsetTable{OffsetTable: map[string]map[int32]int64{}}
 	var resets []protocol.OffsetReset
-	o.Each(func(p Position) bool {
+	each(func(p Position) bool {
 		key := p.Topic + "@" + p.Group
 		if out.OffsetTable[key] == nil {
 			out.OffsetTable[key] = map[int32]int64{}
@@ -455,10 +464,6 @@ func (o *Offsets) Table() *protocol.ConsumerOffsetTable {
 		}
 		return true
 	})
-	o.save.mu.Lock()
-	version := o.save.version
-	o.save.mu.Unlock()
-	out.DataVersion = &version
 	if len(resets) > 0 {
 		out.Ratchet = &protocol.OffsetTableOwn{Resets: resets}
 	}

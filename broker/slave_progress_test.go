@@ -1,0 +1,58 @@
+package broker_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ratchetmq/ratchet/protocol"
+)
+
+// TestScenario1_12 commits at the slave although the master lives, as clients do that take any broker of a group
+// (apache/rocketmq#3603): the master learns of it soon, and neither goes back afterwards.
+func TestScenario1_12(t *testing.T) {
+	master, slave := pair(t, "SYNC_MASTER")
+	master.createTopic("T", 1)
+	master.sendMany("T", 0, 200)
+	level(t, master, slave)
+	knows := func(p *peer, want int64) func() bool {
+		return func() bool {
+			at, ok := p.query("Reader", "T", 0)
+			return ok && at == want
+		}
+	}
+	require.Len(t, master.bodies("T", 0, 0), 200)
+	level(t, master, slave) // the group as well
+	slave.must(protocol.UpdateConsumerOffset, commitHeader("Reader", "T", 0, 100), nil)
+	require.Eventually(t, knows(master, 100), waitLimit, waitStep)
+	master.must(protocol.UpdateConsumerOffset, commitHeader("Reader", "T", 0, 150), nil)
+	slave.must(protocol.UpdateConsumerOffset, commitHeader("Reader", "T", 0, 120), nil) // comes late, or the group is in two places
+	require.Eventually(t, knows(slave, 150), waitLimit, waitStep)
+	require.True(t, knows(master, 150)(), "the master does not go back")
+
+	// An operator's reset counts at both, and what was committed before it is not told to the master any more.
+	master.must(protocol.InvokeBrokerToResetOffset, &protocol.ResetOffsetRequest{
+		Group: "Reader", Topic: "T", IsForce: true, QueueID: protocol.Some(int32(0)), Offset: protocol.Some(int64(10)),
+	}, nil)
+	require.Eventually(t, knows(slave, 10), waitLimit, waitStep)
+	slave.must(protocol.UpdateConsumerOffset, commitHeader("Reader", "T", 0, 10), nil) // it follows
+	slave.must(protocol.UpdateConsumerOffset, commitHeader("Reader", "T", 0, 60), nil)
+	require.Eventually(t, knows(master, 60), waitLimit, waitStep)
+	require.True(t, knows(slave, 60)())
+}
+
+// TestSlaveRefusesImpossibleProgress: it may lack what the master has given out, but not any number of messages. A master
+// that comes back would keep as many places free.
+func TestSlaveRefusesImpossibleProgress(t *testing.T) {
+	master, slave := pair(t, "SYNC_MASTER", "maxUnflushedMessages=1000")
+	master.createTopic("T", 1)
+	master.sendMany("T", 0, 20)
+	require.Len(t, master.bodies("T", 0, 0), 20)
+	level(t, master, slave) // the group as well
+	slave.must(protocol.UpdateConsumerOffset, commitHeader("Reader", "T", 0, 1020), nil)
+	slave.refused(protocol.InvalidParameter, protocol.UpdateConsumerOffset, commitHeader("Reader", "T", 0, 1<<40), nil, "beyond")
+	require.Eventually(t, func() bool { // the master knows better
+		at, _ := master.query("Reader", "T", 0)
+		return at <= 20
+	}, waitLimit, waitStep)
+}
