@@ -111,6 +111,10 @@ func newStoryBroker(t *testing.T, kind storyKind, namesrv, name string, id int, 
 		settings = append(settings,
 			"pageCacheTrusted", false, // the power goes without the machine starting anew, which it could tell
 			"recoverFromReplicaTimeoutMs", int(storyPatience/time.Millisecond),
+			// What is kept free for what may have been lost takes place on a small disk.
+			"maxUnflushedBytes", 64<<20,
+			"maxUnflushedMessages", 100_000,
+			"slaveTimeout", 2000, // less than the few seconds after which a checkpoint flushes the log
 		)
 	} else {
 		settings = append(settings,

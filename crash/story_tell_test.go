@@ -216,6 +216,7 @@ func (s *story) cutPower() {
 		require.NoError(s.t, slave.server.Resume())
 	case emptyDisk:
 		require.NoError(s.t, os.RemoveAll(master.store))
+	default: // the slave is well, and sees it
 	}
 	s.diskLost = s.lostOn(master)
 	s.log("the master is killed, its disk has lost %d messages", s.diskLost)
@@ -229,6 +230,7 @@ func (s *story) masterReturns() {
 		slave.kill()
 	case restarts:
 		s.cutWhileReturning()
+	default: // at the first try
 	}
 	master.start()
 	if s.pair.variant == bothCut {

@@ -20,7 +20,7 @@ func (s *story) sendToOne() {
 	s.t.Helper()
 	master, slave := s.groups[0][0], s.groups[0][1]
 	require.NoError(s.t, slave.server.Pause())
-	s.producer.tell(time.Minute, "SEND", "lag", 48, master.name)
+	s.producer.tell(time.Minute, "SEND", "lag", 24, master.name)
 	require.Empty(s.t, s.acked("lag"), "SEND_OK, but the slave does not have them")
 	<-time.After(time.Second) // for consumers to read what they are shown
 }
