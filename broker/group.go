@@ -192,7 +192,7 @@ func (g *group) lead(ctx context.Context, settled func()) error {
 	leader := ha.NewLeader(ha.LeaderOptions{
 		Store: g.broker.store, Peers: g.peers, Memory: g.memory, Metadata: g.metadata, Dial: dialHA,
 		Sync: sync, Limit: limit, BytesBound: s.MaxUnflushedBytes, MessagesBound: s.MaxUnflushedMessages,
-		Suspect: g.suspect.Load() || doubt, Heartbeat: s.HAHeartbeat, Silence: s.HAHousekeeping, Logger: g.broker.log,
+		Suspect: g.suspect.Load() || doubt || g.memory.Follows(), Heartbeat: s.HAHeartbeat, Silence: s.HAHousekeeping, Logger: g.broker.log,
 		OnWait: func(why string) {
 			g.stand(processor.Standing{Master: true, Closed: why})
 			settled()
@@ -264,6 +264,9 @@ func (g *group) follow(ctx context.Context, settled func()) error {
 			}
 		},
 	})
+	if err := g.memory.Follow(); err != nil {
+		return err
+	}
 	g.mu.Lock()
 	g.leader, g.follower = nil, follower
 	g.mu.Unlock()
@@ -326,6 +329,9 @@ func (g *group) tables() uint64 {
 	return stats.Commits + stats.Resets + uint64(g.broker.topics.Version().Counter) + uint64(g.broker.groups.Version().Counter)
 }
 
+// Forget drops a broker of the group that will not come back, so that nobody waits for it.
+func (g *group) Forget(addr string) error { return g.memory.Forget(addr) }
+
 // Force opens a master that waits.
 func (g *group) Force() {
 	g.mu.Lock()
@@ -346,7 +352,7 @@ func (g *group) Status() protocol.ReplicaStatus {
 	g.mu.Unlock()
 	s.HAAddr = g.haAddr
 	s.Low, s.End, s.Flushed, s.Shown = int64(store.Low()), int64(store.Written()), int64(store.Flushed()), int64(store.Dispatched())
-	s.Suspect, s.Exposed, s.Peers = g.suspect.Load(), g.memory.Exposed(), g.memory.Peers()
+	s.Suspect, s.Exposed, s.Peers = g.memory.Suspect(), g.memory.Exposed(), g.memory.Peers()
 	s.Gaps, s.Slaves = []protocol.LogGap{}, []protocol.SlaveStatus{}
 	s.Epochs = ha.Starts(g.memory.Epochs())
 	for _, gap := range store.Gaps().Log {
@@ -364,6 +370,8 @@ func (g *group) Status() protocol.ReplicaStatus {
 		s.State, s.Waiting, s.Master = ha.StateFollowing, waiting, &master
 	case standing.Closed == openingReason:
 		s.State, s.Waiting = ha.StateOpening, standing.Closed
+	case standing.HandsOver != "":
+		s.State, s.Waiting = ha.StateClosed, standing.HandsOver
 	case standing.Closed != "":
 		s.State, s.Waiting = ha.StateClosed, standing.Closed
 	default:

@@ -35,7 +35,7 @@ func (g *group) Switch(ctx context.Context, slave string) error {
 		return fmt.Errorf("%s does not follow this master: %s %s", slave, peer.Status.State, peer.Status.Waiting)
 	}
 	role, id := g.now()
-	g.stand(processor.Standing{Master: true, Closed: "its role is being handed over to " + slave})
+	g.stand(processor.Standing{Master: true, HandsOver: "its role is being handed over to " + slave})
 	end, err := g.drain(ctx, slave)
 	if err != nil {
 		g.stand(processor.Standing{Master: true})
@@ -138,7 +138,10 @@ func (g *group) TakeOver(ctx context.Context, order protocol.TakeOverRequest) er
 	if err := g.memory.Adopt(ha.Epochs(order.Epochs)); err != nil {
 		return err
 	}
-	g.suspect.Store(false) // it has all that the master has
+	if err := g.memory.Level(true); err != nil {
+		return err
+	}
+	g.suspect.Store(false)
 	if err := g.become(role, order.ID, ""); err != nil {
 		return err
 	}

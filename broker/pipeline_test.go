@@ -115,7 +115,7 @@ func (p *peer) record(t *testing.T, id string) message.Record {
 	return r
 }
 
-func nextFrame(t *testing.T, in io.Reader) protocol.Command {
+func nextFrame(t testing.TB, in io.Reader) protocol.Command {
 	t.Helper()
 	var size [4]byte
 	_, err := io.ReadFull(in, size[:])

@@ -153,8 +153,10 @@ func TestSlaveFollowsWhereItHadDiverged(t *testing.T) {
 	master.createTopic("T", 1)
 	master.sendMany("T", 0, 10)
 	level(t, master, slave)
-	// The slave as a master of its own gets a message that nobody else has.
+	// The slave becomes a master of its own, does not know any more that it followed one, and gets a message that nobody
+	// else has.
 	slave.broker.Stop()
+	slave.broker.Remove("replication.json")
 	slave.broker.Start("brokerRole=ASYNC_MASTER", "brokerName=alone")
 	slave.send("T", 0, "nobody else has this")
 	slave.broker.Stop()
@@ -186,4 +188,32 @@ func TestIdleSlaveOfAnEmptyMasterStaysConnected(t *testing.T) {
 	require.Len(t, master.replica().Slaves, 1)
 	require.Equal(t, since, master.replica().Slaves[0].Since)
 	require.Empty(t, slave.replica().Waiting)
+}
+
+// TestSlaveThatIsMadeTheMasterGivesNothingOutTwice: an operator makes it the master by its file while the old one is away
+// with a message that nobody else has. When that comes back, as a slave, the message gets its place.
+func TestSlaveThatIsMadeTheMasterGivesNothingOutTwice(t *testing.T) {
+	old, next := pair(t, "ASYNC_MASTER", "maxUnflushedBytes=1048576", "maxUnflushedMessages=1000", "recoverFromReplicaTimeoutMs=300")
+	old.createTopic("T", 1)
+	old.sendMany("T", 0, 10)
+	level(t, old, next)
+	next.broker.Stop()
+	last := old.send("T", 0, "only the old master has this")
+	require.EqualValues(t, 10, last.QueueOffset)
+	old.broker.Stop()
+
+	next.broker.Start("brokerRole=ASYNC_MASTER")
+	require.Eventually(t, func() bool { return next.replica().State == "open" }, waitLimit, waitStep)
+	require.Len(t, next.replica().Gaps, 1)
+	first := next.send("T", 0, "sent to the new master")
+	require.EqualValues(t, 1010, first.QueueOffset)
+	next.arrived("T", 0, first.QueueOffset)
+	require.Equal(t, "sent to the new master", next.bodies("T", 0, 10)[0])
+
+	old.broker.Start("brokerRole=SLAVE", "brokerId=1", "namesrvAddr="+next.broker.NameServer+";"+old.broker.NameServer)
+	inSync(t, next)
+	sameLog(t, next, old)
+	require.Equal(t, []string{"only the old master has this", "sent to the new master"}, next.bodies("T", 0, 10))
+	require.Equal(t, next.bodies("T", 0, 0), old.bodies("T", 0, 0))
+	require.Empty(t, old.broker.Files("diverged"))
 }

@@ -41,6 +41,24 @@ func TestScenario1_12(t *testing.T) {
 	require.True(t, knows(slave, 60)())
 }
 
+// TestGroupBeginsAtTheSlave: the master did not know of it.
+func TestGroupBeginsAtTheSlave(t *testing.T) {
+	master, slave := pair(t, "SYNC_MASTER")
+	master.createTopic("T", 1)
+	master.sendMany("T", 0, 20)
+	level(t, master, slave)
+	slave.bodies("T", 0, 0) // makes the group
+	slave.must(protocol.UpdateConsumerOffset, commitHeader("Reader", "T", 0, 12), nil)
+	require.Eventually(t, func() bool {
+		at, ok := master.query("Reader", "T", 0)
+		return ok && at == 12
+	}, waitLimit, waitStep)
+	level(t, master, slave)
+	at, ok := slave.query("Reader", "T", 0)
+	require.True(t, ok)
+	require.EqualValues(t, 12, at)
+}
+
 // TestSlaveRefusesImpossibleProgress: it may lack what the master has given out, but not any number of messages. A master
 // that comes back would keep as many places free.
 func TestSlaveRefusesImpossibleProgress(t *testing.T) {

@@ -29,6 +29,7 @@ type Replica struct {
 	Low, End offset.Physical
 	Epoch    int32           // of its log's end; 0: it does not know
 	Leads    bool            // it is an open master
+	Suspect  bool            // it may have lost what it had not flushed, and had shown to readers
 	Forked   offset.Physical // where its log was found to part from this one; 0: it was not
 }
 
@@ -60,8 +61,9 @@ type Decision struct {
 // and keep free whatever may have been given out and could not be got.
 func Decide(own Survival, others []Replica, waited, limit time.Duration, forced bool) Decision {
 	silent, behind := 0, make([]string, 0, len(others))
-	best := -1
+	best, suspects := -1, false
 	for i, r := range others {
+		suspects = suspects || r.Suspect
 		switch {
 		case !r.Answered:
 			silent++
@@ -96,7 +98,7 @@ func Decide(own Survival, others []Replica, waited, limit time.Duration, forced 
 	return Decision{
 		Action: Open, Why: openWhy(missing, silent, forced),
 		LogGap:   unknown,
-		QueueGap: unknown || own.Suspect && own.Exposed,
+		QueueGap: unknown || own.Suspect && (own.Exposed || suspects),
 	}
 }
 

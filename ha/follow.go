@@ -118,6 +118,9 @@ func (f *Follower) once(ctx context.Context) error {
 	f.master = protocol.MasterStatus{Addr: peer.Addr, HAAddr: haAddr, End: peer.Status.End}
 	f.low = offset.Physical(peer.Status.Low)
 	f.mu.Unlock()
+	if err := f.opts.Memory.Saw([]string{peer.Addr}); err != nil { // should this broker be made the master
+		return err
+	}
 	if err := f.mayFollow(&peer); err != nil {
 		return err
 	}
@@ -207,9 +210,16 @@ func (f *Follower) came(at offset.Physical, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.master.End = max(f.master.End, int64(at))
-	if int64(at) >= f.master.End {
-		f.level = now
+	if int64(at) < f.master.End {
+		return
 	}
+	if f.level.IsZero() { // once for each Follower: a broker that is killed has not lost what it had
+		if err := f.opts.Memory.Level(false); err != nil {
+			f.log.Error("not noted that everything is here", "err", err)
+			return
+		}
+	}
+	f.level = now
 }
 
 // ends notes where the master's log ends.

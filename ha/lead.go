@@ -40,6 +40,8 @@ type Tables interface {
 	Merge(ctx context.Context, addr string) error
 	// Committed calls fn with the highest offset that any group has committed, for each queue.
 	Committed(fn func(topic string, queue int32, next offset.Queue))
+	// Queues calls fn for each queue that the topics have, whether it has had a message or not.
+	Queues(fn func(topic string, queue int32))
 }
 
 // Leader is what a master does before it opens, and later when a replica comes back that has what is missing here.
@@ -162,7 +164,7 @@ func replicas(peers []Peer, forks map[string]offset.Physical) []Replica {
 		}
 		list[i].Low, list[i].End = offset.Physical(p.Status.Low), p.end()
 		list[i].Epoch = lastEpoch(Epochs(p.Status.Epochs))
-		list[i].Leads = p.leads()
+		list[i].Leads, list[i].Suspect = p.leads(), p.Status.Suspect
 		list[i].Forked = forks[p.Addr]
 	}
 	return list
@@ -241,6 +243,13 @@ func (l *Leader) open(ctx context.Context, own Survival, peers []Peer, d Decisio
 		}
 		return next
 	}}
+	if d.QueueGap { // of a queue whose messages are all lost, the store knows nothing
+		l.opts.Metadata.Queues(func(topic string, queue int32) {
+			if l.opts.Store.Given(topic, queue) == 0 {
+				lost.Others = append(lost.Others, store.QueueSpan{Topic: topic, Queue: queue, To: offset.Queue(l.opts.MessagesBound)})
+			}
+		})
+	}
 	if d.LogGap {
 		lost.Log = own.End + offset.Physical(l.opts.BytesBound)
 	}

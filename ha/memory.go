@@ -25,6 +25,7 @@ type record struct {
 	Boot    string   `json:"boot"`    // the kernel's boot id while it ran last
 	Suspect bool     `json:"suspect"` // a power cut was noticed, and what it took was not yet made good
 	Exposed bool     `json:"exposed"` // see Survival
+	Follows bool     `json:"follows"` // it has followed a master since it was one, and may lack what that has given out
 	Epochs  []Epoch  `json:"epochs"`  // in order
 	Peers   []string `json:"peers"`   // addresses of brokers of the group, ever seen
 	Role    *Switch  `json:"role,omitempty"`
@@ -110,11 +111,43 @@ func (m *Memory) Awake(boot string, clean, synced bool, lost func() bool) (suspe
 // beginning are forgotten.
 func (m *Memory) Opened(low, end offset.Physical, exposed bool) error {
 	return m.change(func(r *record) {
-		r.Suspect, r.Exposed = false, exposed
+		r.Suspect, r.Exposed, r.Follows = false, exposed, false
 		r.Epochs = append(r.Epochs, Epoch{lastEpoch(r.Epochs) + 1, end})
 		for len(r.Epochs) > 1 && (r.Epochs[1].Start <= low || r.Epochs[1].Start == r.Epochs[0].Start) {
 			r.Epochs = r.Epochs[1:]
 		}
+	})
+}
+
+// Follow notes that this broker follows a master. As long as it is not given the role, it can't know all that the master has
+// given out.
+func (m *Memory) Follow() error {
+	if m.get().Follows {
+		return nil
+	}
+	return m.change(func(r *record) { r.Follows = true })
+}
+
+// Level notes that this broker has all that the open master has: what it may have lost itself matters no more, and with
+// handedOver it may become the master.
+func (m *Memory) Level(handedOver bool) error {
+	now := m.get()
+	if !now.Suspect && !(handedOver && now.Follows) {
+		return nil
+	}
+	return m.change(func(r *record) { r.Suspect, r.Follows = false, r.Follows && !handedOver })
+}
+
+// Follows says whether this broker has followed a master since it was one.
+func (m *Memory) Follows() bool { return m.get().Follows }
+
+// Forget drops the address of a broker that will not come back.
+func (m *Memory) Forget(addr string) error {
+	if !slices.Contains(m.get().Peers, addr) {
+		return fmt.Errorf("no broker of the group was ever seen at %s", addr)
+	}
+	return m.change(func(r *record) {
+		r.Peers = slices.DeleteFunc(r.Peers, func(a string) bool { return a == addr })
 	})
 }
 
@@ -172,6 +205,9 @@ func lastEpoch(list []Epoch) int32 {
 
 // Peers are the addresses of other brokers of the group that were ever seen.
 func (m *Memory) Peers() []string { return m.get().Peers }
+
+// Suspect says whether what was not flushed may be gone here.
+func (m *Memory) Suspect() bool { return m.get().Suspect }
 
 // Exposed says whether readers may have seen what no slave has.
 func (m *Memory) Exposed() bool { return m.get().Exposed }

@@ -94,7 +94,7 @@ func (m *Metadata) Fetch(ctx context.Context, addr string, adopt Adopt) error {
 	if adopt == AsMaster {
 		return errors.Join(m.addTopics(ctx), m.addGroups(ctx), m.mergeOffsets(ctx), m.mergeDelays(ctx, adopt))
 	}
-	return errors.Join(m.copyTopics(ctx), m.copyGroups(ctx), m.mergeDelays(ctx, adopt), m.tellOffsets(ctx))
+	return errors.Join(m.copyTopics(ctx), m.copyGroups(ctx), m.mergeDelays(ctx, adopt))
 }
 
 // Merge is Fetch for a master that returns, or is given back what it had lost.
@@ -115,6 +115,16 @@ func (m *Metadata) Committed(fn func(topic string, queue int32, next offset.Queu
 		}
 		return true
 	})
+}
+
+// Queues calls fn for each queue that the topics have.
+func (m *Metadata) Queues(fn func(topic string, queue int32)) {
+	topics, _ := m.Topics.Snapshot()
+	for name, topic := range topics {
+		for queue := range max(topic.ReadQueueNums, topic.WriteQueueNums) {
+			fn(name, queue)
+		}
+	}
 }
 
 // lookForMaster is how often a slave looks whether its master is known by now.
@@ -139,7 +149,7 @@ func (m *Metadata) Follow(ctx context.Context, master func() string) {
 			pause.Reset(lookForMaster)
 			continue
 		}
-		switch err := m.Fetch(ctx, addr, AsSlave); {
+		switch err := errors.Join(m.tellOffsets(ctx, addr), m.Fetch(ctx, addr, AsSlave)); {
 		case ctx.Err() != nil:
 			return
 		case err != nil && !failing:

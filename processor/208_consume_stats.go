@@ -45,7 +45,9 @@ func (p *Processor) consumeStats(_ context.Context, r *remoting.Request) (protoc
 func (p *Processor) progress(group, topic string, queue int32) protocol.OffsetWrapper {
 	b, _ := p.store.Bounds(topic, queue)
 	at, _ := p.offsets.Query(group, topic, queue)
-	w := protocol.OffsetWrapper{BrokerOffset: int64(b.High), ConsumerOffset: int64(at), PullOffset: int64(at)}
+	// Tools take the difference for what is still to be consumed: places that are kept free are none of it.
+	high := int64(b.High) - p.store.Missing(topic, queue, at, b.High)
+	w := protocol.OffsetWrapper{BrokerOffset: high, ConsumerOffset: int64(at), PullOffset: int64(at)}
 	if at > 0 {
 		w.LastTimestamp = p.storedAt(topic, queue, at-1)
 	}

@@ -1,4 +1,4 @@
-// GET_BROKER_HA_STATUS (907); and of Ratchet's own: GetReplicaStatus, OpenMaster, SwitchMaster, TakeOver.
+// GET_BROKER_HA_STATUS (907); and of Ratchet's own: GetReplicaStatus, OpenMaster, SwitchMaster, TakeOver, ForgetPeer.
 //
 // Kept: what mqadmin's haStatus shows, of a master and of a slave.
 // Not kept: transferredByteInSecond is 0; it is a rate that this broker does not measure.
@@ -47,6 +47,15 @@ func (p *Processor) openMaster(_ context.Context, r *remoting.Request) (protocol
 	}
 	p.log.Warn("opened by an operator's order", "client", r.Conn.RemoteAddr(), "reason", s.Closed)
 	p.peers.Force()
+	return protocol.Reply{}, nil
+}
+
+func (p *Processor) forgetPeer(_ context.Context, r *remoting.Request) (protocol.Reply, error) {
+	addr := string(r.Body)
+	if err := p.peers.Forget(addr); err != nil {
+		return protocol.Reply{}, refuse(protocol.SystemError, "%v", err)
+	}
+	p.log.Warn("broker of the group forgotten by an operator's order", "client", r.Conn.RemoteAddr(), "addr", addr)
 	return protocol.Reply{}, nil
 }
 

@@ -84,6 +84,7 @@ var routes = map[protocol.RequestCode]route{
 	protocol.GetReplicaStatus:                 {LaneAdmin, anyone, (*Processor).replicaStatus},
 	protocol.OpenMaster:                       {LaneAdmin, anyone, (*Processor).openMaster},
 	protocol.SwitchMaster:                     {LaneAdmin, leading, (*Processor).switchMaster},
+	protocol.ForgetPeer:                       {LaneAdmin, anyone, (*Processor).forgetPeer},
 	protocol.TakeOver:                         {LaneAdmin, anyone, (*Processor).takeOver},
 	protocol.MergeOffsets:                     {LaneAdmin, leading, (*Processor).mergeOffsets},
 

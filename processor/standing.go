@@ -10,8 +10,10 @@ import (
 // Standing is what a broker is to its clients at the moment.
 type Standing struct {
 	Master bool
-	// Closed says why a master answers no clients yet, or no more: it may be behind its replicas (P5), or hands over.
+	// Closed says why a master answers no clients yet: it may be behind its replicas (P5).
 	Closed string
+	// HandsOver says why a master takes no more messages, while what it has can be read.
+	HandsOver string
 	// MasterLow is where the log of a slave's master began when it was last asked.
 	MasterLow offset.Physical
 }
@@ -20,6 +22,8 @@ type Standing struct {
 type Group interface {
 	Standing() Standing
 	Status() protocol.ReplicaStatus
+	// Forget drops a broker of the group that will not come back.
+	Forget(addr string) error
 	// Force makes a master that waits for its replicas open with what it has.
 	Force()
 	// Switch hands the master's role over to the slave at an address, and returns when that is done.
@@ -38,6 +42,8 @@ func (p *Processor) allows(n need) error {
 	switch {
 	case s.Closed != "":
 		return refuse(protocol.ServiceNotAvailable, "broker %s is not open: %s", p.brokerName, s.Closed)
+	case n == leading && s.HandsOver != "":
+		return refuse(protocol.ServiceNotAvailable, "broker %s takes no messages: %s", p.brokerName, s.HandsOver)
 	case n == leading && !s.Master:
 		return refuse(protocol.ServiceNotAvailable, "broker %s is a slave here: this is for its master", p.brokerName)
 	}

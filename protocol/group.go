@@ -13,6 +13,8 @@ const (
 	TakeOver RequestCode = 348_004
 	// MergeOffsets tells a master what clients have committed at its slave. The body is a ConsumerOffsetTable. No header.
 	MergeOffsets RequestCode = 348_005
+	// ForgetPeer drops a broker of the group that will not come back. The body is its address.
+	ForgetPeer RequestCode = 348_006
 )
 
 // ReplicaStatus is what a broker says of its part in replication. Positions are of the commit log, times in ms.

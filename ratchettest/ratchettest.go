@@ -60,9 +60,12 @@ func (b *Broker) Start(more ...string) {
 }
 
 // Wipe removes all data of a broker that was stopped, as a new disk does.
-func (b *Broker) Wipe() {
+func (b *Broker) Wipe() { b.Remove("") }
+
+// Remove removes a file or folder of the store of a broker that was stopped.
+func (b *Broker) Remove(name string) {
 	b.t.Helper()
-	if err := os.RemoveAll(filepath.Join(b.dir, "store")); err != nil {
+	if err := os.RemoveAll(filepath.Join(b.dir, "store", name)); err != nil {
 		b.t.Fatal(err)
 	}
 }

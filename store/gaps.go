@@ -72,16 +72,6 @@ func (g *gaps) get() Gaps {
 	return Gaps{slices.Clone(now.Log), slices.Clone(now.Queues)}
 }
 
-// at is the gap of the log that holds pos.
-func (g *gaps) at(pos offset.Physical) (Span, bool) {
-	for _, s := range g.now.Load().Log {
-		if s.From <= pos && pos < s.To {
-			return s, true
-		}
-	}
-	return Span{}, false
-}
-
 // after is the first offset from at on that is in no gap of the queue.
 func (g *gaps) after(q *queue, at offset.Queue) offset.Queue {
 	for _, s := range g.now.Load().Queues { // in order
@@ -238,13 +228,14 @@ func (s *Store) refill(pos offset.Physical, b []byte, blank bool) error {
 	d := &s.dispatcher
 	d.records, d.arrivals = d.records[:0], d.arrivals[:0]
 	defer d.round.reset()
+	changed := false
 	for at := pos; at < pos+offset.Physical(len(b)); {
 		f := examine(b[at-pos:], at, seg.span())
 		if f.kind != isRecord {
 			return fmt.Errorf("no record at %d: %w", at, f.why)
 		}
 		d.add(&f.record)
-		eachTarget(&f.record, func(t target) { next.Queues = filled(next.Queues, t) })
+		eachTarget(&f.record, func(t target) { next.Queues = filled(next.Queues, t, &changed) })
 		at += offset.Physical(f.size)
 	}
 	end := pos + offset.Physical(len(b))
@@ -283,12 +274,13 @@ func (s *Store) refill(pos offset.Physical, b []byte, blank bool) error {
 	return nil
 }
 
-// filled takes the place of a message out of the gaps.
-func filled(list []QueueSpan, t target) []QueueSpan {
+// filled takes the place of a message out of the gaps, and sets changed if it was in one.
+func filled(list []QueueSpan, t target, changed *bool) []QueueSpan {
 	for i, g := range list {
 		if g.Queue != t.id || g.Topic != string(t.topic) || offset.Queue(t.index) < g.From || offset.Queue(t.index) >= g.To {
 			continue
 		}
+		*changed = true
 		at := offset.Queue(t.index)
 		rest := QueueSpan{g.Topic, g.Queue, at + 1, g.To}
 		list[i].To = at

@@ -129,17 +129,8 @@ func (s *Store) replicaLocked(pos offset.Physical, b []byte, blank bool) (wait o
 	if err := s.writeAt(seg, b, pos); err != nil {
 		return 0, err
 	}
-	for at := 0; at < len(b); {
-		r, err := message.Parse(b[at:])
-		if err != nil {
-			return 0, err
-		}
-		s.put.lastTime = max(s.put.lastTime, r.StoreTimestamp)
-		eachTarget(&r, func(t target) {
-			q := s.queues.ensure(string(t.topic), t.id)
-			q.next = max(q.next, offset.Queue(t.index+1))
-		})
-		at += int(r.Size)
+	if err := s.number(b); err != nil {
+		return 0, err
 	}
 	end = pos + offset.Physical(len(b))
 	if blank && end < seg.end {
@@ -150,6 +141,33 @@ func (s *Store) replicaLocked(pos offset.Physical, b []byte, blank bool) (wait o
 	}
 	s.appended(seg, end, records)
 	return 0, nil
+}
+
+// number gives the queues of another broker's records the ends that these say. Places of theirs that are kept free here are
+// so no more: the other broker has used them. The put lock is held.
+func (s *Store) number(records []byte) error {
+	gaps := s.gaps.get()
+	before := len(gaps.Queues)
+	refilled := false
+	for at := 0; at < len(records); {
+		r, err := message.Parse(records[at:])
+		if err != nil {
+			return err
+		}
+		s.put.lastTime = max(s.put.lastTime, r.StoreTimestamp)
+		eachTarget(&r, func(t target) {
+			q := s.queues.ensure(string(t.topic), t.id)
+			q.next = max(q.next, offset.Queue(t.index+1))
+			if before > 0 {
+				gaps.Queues = filled(gaps.Queues, t, &refilled)
+			}
+		})
+		at += int(r.Size)
+	}
+	if refilled {
+		return s.gaps.save(gaps)
+	}
+	return nil
 }
 
 // Stream takes another broker's log as the HA protocol brings it: in order, cut anywhere, with the unused rest of each
@@ -240,14 +258,15 @@ func (t *Stream) step() (more bool, err error) {
 	return bad == nil && len(t.held) > 0, bad
 }
 
-// Comparison says how far another broker's bytes agree with this log. What stands in the unused rest of a segment, in a
-// gap or where this log is damaged, counts as equal whatever it is.
+// Comparison says how far another broker's bytes agree with this log. What stands in the unused rest of a segment, or where
+// this log is damaged, counts as equal whatever it is. A gap is such a rest: a broker that has records there differs.
 type Comparison struct {
 	cursor cursor
 	store  *Store
 	pos    offset.Physical
-	region Span // a record, or what else pos is in
-	any    bool // the region's bytes don't matter
+	region Span            // a record, or what else pos is in
+	any    bool            // the region's bytes don't matter
+	unused offset.Physical // up to where the rest of a segment is not used, behind the head that says so
 }
 
 // Compare begins at pos, where a record must begin.
@@ -287,8 +306,8 @@ func (c *Comparison) nextRegion() error {
 		return fmt.Errorf("%w: nothing to compare with at %d", ErrNotFound, c.pos)
 	}
 	c.region.From, c.any = c.pos, true
-	if gap, ok := c.store.gaps.at(c.pos); ok {
-		c.region.To = gap.To
+	if c.pos < c.unused {
+		c.region.To = c.unused
 		return nil
 	}
 	f, err := c.cursor.look(c.pos, limit)
@@ -296,8 +315,11 @@ func (c *Comparison) nextRegion() error {
 		return err
 	}
 	switch f.kind {
-	case isRecord, isBlank:
-		c.region.To, c.any = c.pos+offset.Physical(f.size), f.kind == isBlank
+	case isRecord:
+		c.region.To, c.any = c.pos+offset.Physical(f.size), false
+	case isBlank:
+		c.unused = c.pos + offset.Physical(f.size)
+		c.region.To, c.any = min(c.pos+message.BlankSize, c.unused), false
 	default:
 		c.region.To, err = c.store.FirstRecord(c.pos + 1)
 	}

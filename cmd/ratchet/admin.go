@@ -18,6 +18,8 @@ const adminUsage = `ratchet admin - what an operator asks of brokers
 
   ratchet admin replicas -b host:port            a broker's part in replication: who has how much, what is waited for
   ratchet admin open     -b host:port            a master that waits for its replicas goes on with what it has
+  ratchet admin forget   -b host:port -peer host:port
+                                                 no broker at -peer will come back: nobody need wait for it
   ratchet admin switch   -b host:port -to host:port
                                                  the master at -b hands its role over to the slave at -to, without loss
 `
@@ -32,6 +34,7 @@ func runAdmin(ctx context.Context, args []string) error {
 	}
 	flags := flag.NewFlagSet("admin "+args[0], flag.ContinueOnError)
 	broker := flags.String("b", "127.0.0.1:10911", "the broker's `address`")
+	peer := flags.String("peer", "", "forget: the other broker's `address`")
 	to := flags.String("to", "", "switch: the slave's `address`")
 	if err := parseFlags(flags, args[1:]); err != nil {
 		return err
@@ -66,6 +69,9 @@ func runAdmin(ctx context.Context, args []string) error {
 		return printReplicas(&s)
 	case "open":
 		_, err := order(protocol.OpenMaster, nil)
+		return err
+	case "forget":
+		_, err := order(protocol.ForgetPeer, []byte(*peer))
 		return err
 	case "switch":
 		if *to == "" {
