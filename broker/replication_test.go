@@ -157,6 +157,7 @@ func TestSlaveFollowsWhereItHadDiverged(t *testing.T) {
 	// else has.
 	slave.broker.Stop()
 	slave.broker.Remove("replication.json")
+	slave.broker.Remove("replication.json.bak")
 	slave.broker.Start("brokerRole=ASYNC_MASTER", "brokerName=alone")
 	slave.send("T", 0, "nobody else has this")
 	slave.broker.Stop()
