@@ -251,7 +251,7 @@ func (in *intake) take(b []byte) error {
 		return nil
 	}
 	if in.stream == nil {
-		in.stream = in.store.Stream()
+		in.stream = in.store.Stream(in.frames.own)
 	}
 	in.next += offset.Physical(len(b))
 	return in.stream.Write(b)

@@ -72,11 +72,45 @@ func (s *Store) FirstRecord(pos offset.Physical) (offset.Physical, error) {
 // segment; with blank, the segment's rest is then not used. It is written, not flushed. Errors are those of Append, and
 // ErrOrder.
 func (s *Store) AppendReplica(pos offset.Physical, b []byte, blank bool) error {
+	if blank {
+		return s.appendReplica(pos, b, recordsThenBlank)
+	}
+	return s.appendReplica(pos, b, recordsOnly)
+}
+
+// appendDamaged appends bytes that are no records in another broker's log either, so that what comes behind them can follow.
+func (s *Store) appendDamaged(pos offset.Physical, b []byte) error {
+	s.logger.Error("damaged part of another broker's log taken over", "phy", int64(pos), "end", int64(pos)+int64(len(b)))
+	return s.appendReplica(pos, b, damagedBytes)
+}
+
+// replicaKind is what bytes of another broker's log are.
+type replicaKind uint8
+
+const (
+	recordsOnly      replicaKind = iota
+	recordsThenBlank             // the segment's rest behind them is not used
+	damagedBytes                 // no records there either
+)
+
+// countRecords is how many records b is, all of them whole and in their place.
+func countRecords(pos offset.Physical, b []byte, seg Span) (n int64, err error) {
+	for at := pos; at < pos+offset.Physical(len(b)); n++ {
+		f := examine(b[at-pos:], at, seg)
+		if f.kind != isRecord {
+			return 0, fmt.Errorf("%w: no record at %d: %w", message.ErrCorrupt, at, f.why)
+		}
+		at += offset.Physical(f.size)
+	}
+	return n, nil
+}
+
+func (s *Store) appendReplica(pos offset.Physical, b []byte, kind replicaKind) error {
 	if full := s.tooFull.Load(); full != nil {
 		return fmt.Errorf("append at %d: %w", pos, *full)
 	}
 	for {
-		wait, err := s.tryReplica(pos, b, blank)
+		wait, err := s.tryReplica(pos, b, kind)
 		if err != nil {
 			return fmt.Errorf("append at %d: %w", pos, err)
 		}
@@ -89,7 +123,7 @@ func (s *Store) AppendReplica(pos offset.Physical, b []byte, blank bool) error {
 	}
 }
 
-func (s *Store) tryReplica(pos offset.Physical, b []byte, blank bool) (wait offset.Physical, err error) {
+func (s *Store) tryReplica(pos offset.Physical, b []byte, kind replicaKind) (wait offset.Physical, err error) {
 	s.put.mu.Lock()
 	finished := false
 	defer func() {
@@ -98,12 +132,12 @@ func (s *Store) tryReplica(pos offset.Physical, b []byte, blank bool) (wait offs
 		}
 		s.put.mu.Unlock()
 	}()
-	wait, err = s.replicaLocked(pos, b, blank)
+	wait, err = s.replicaLocked(pos, b, kind)
 	finished = true
 	return wait, err
 }
 
-func (s *Store) replicaLocked(pos offset.Physical, b []byte, blank bool) (wait offset.Physical, err error) {
+func (s *Store) replicaLocked(pos offset.Physical, b []byte, kind replicaKind) (wait offset.Physical, err error) {
 	if err := s.appendable(); err != nil {
 		return 0, err
 	}
@@ -118,22 +152,22 @@ func (s *Store) replicaLocked(pos offset.Physical, b []byte, blank bool) (wait o
 	if err != nil {
 		return 0, err
 	}
-	records := int64(0)
-	for at := pos; at < pos+offset.Physical(len(b)); records++ {
-		f := examine(b[at-pos:], at, seg.span())
-		if f.kind != isRecord {
-			return 0, fmt.Errorf("%w: no record at %d: %w", message.ErrCorrupt, at, f.why)
+	var records int64
+	if kind != damagedBytes {
+		if records, err = countRecords(pos, b, seg.span()); err != nil {
+			return 0, err
 		}
-		at += offset.Physical(f.size)
 	}
 	if err := s.writeAt(seg, b, pos); err != nil {
 		return 0, err
 	}
-	if err := s.number(b); err != nil {
-		return 0, err
+	if records > 0 {
+		if err := s.number(b); err != nil {
+			return 0, err
+		}
 	}
 	end = pos + offset.Physical(len(b))
-	if blank && end < seg.end {
+	if kind == recordsThenBlank && end < seg.end {
 		if err := s.writeBlank(seg, end); err != nil {
 			return 0, err
 		}
@@ -175,14 +209,21 @@ func (s *Store) number(records []byte) error {
 type Stream struct {
 	size offset.Physical // of a segment
 	take func(pos offset.Physical, records []byte, blank bool) error
-	next offset.Physical // of the stream
-	skip int64           // bytes of a segment's unused rest that are still to come
-	held []byte          // the beginning of a record, up to next
+	// damage takes what is no record; nil: the stream may have been damaged on its way, and it is refused.
+	damage func(pos offset.Physical, b []byte) error
+	next   offset.Physical // of the stream
+	skip   int64           // bytes of a segment's unused rest that are still to come
+	held   []byte          // the beginning of a record, up to next
 }
 
-// Stream appends, from the log's end on.
-func (s *Store) Stream() *Stream {
-	return &Stream{size: offset.Physical(s.log.size), take: s.AppendReplica, next: s.Written()}
+// Stream appends, from the log's end on. sound says that the bytes are known to be those of the other broker's log: what is
+// no record is damaged there, and is taken over as it is, for the sake of what stands behind it.
+func (s *Store) Stream(sound bool) *Stream {
+	t := &Stream{size: offset.Physical(s.log.size), take: s.AppendReplica, next: s.Written()}
+	if sound {
+		t.damage = s.appendDamaged
+	}
+	return t
 }
 
 // RefillStream refills the gap that begins at a position.
@@ -240,6 +281,9 @@ func (t *Stream) step() (more bool, err error) {
 		}
 	}
 	if n == 0 && !blank {
+		if bad != nil && t.damage != nil {
+			return t.passDamage(start, seg)
+		}
 		return false, bad
 	}
 	if err := t.take(start, t.held[:n], blank); err != nil {
@@ -255,7 +299,38 @@ func (t *Stream) step() (more bool, err error) {
 	if cap(t.held) > keepBuffer && len(t.held) < keepBuffer/2 {
 		t.held = bytes.Clone(t.held)
 	}
+	if bad != nil && t.damage != nil {
+		return true, nil
+	}
 	return bad == nil && len(t.held) > 0, bad
+}
+
+// passDamage takes over what is no record, up to the next one or the segment's end; more says that there may be more to
+// take behind it.
+func (t *Stream) passDamage(start offset.Physical, seg Span) (more bool, err error) {
+	n := min(len(t.held), int(seg.To-start))
+	found := false
+	for _, p := range candidates(t.held[:n], start) {
+		f := examine(t.held[p-start:], p, seg)
+		if p > start && f.kind == isCut {
+			return false, nil // it may be one
+		}
+		if found = p > start && f.kind == isRecord; found {
+			n = int(p - start)
+			break
+		}
+	}
+	if !found && start+offset.Physical(n) < seg.To {
+		n -= headSize - 1 // the head of one may have begun
+	}
+	if n <= 0 {
+		return false, nil
+	}
+	if err := t.damage(start, t.held[:n]); err != nil {
+		return false, err
+	}
+	t.held = append(t.held[:0], t.held[n:]...)
+	return found || start+offset.Physical(n) == seg.To && len(t.held) > 0, nil
 }
 
 // Comparison says how far another broker's bytes agree with this log. What stands in the unused rest of a segment, or where

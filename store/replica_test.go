@@ -28,7 +28,7 @@ func fillLog(tb testing.TB, s *Store, n int) {
 func copyLog(tb testing.TB, from, to *Store, seed uint64) error {
 	tb.Helper()
 	random := rand.New(rand.NewPCG(seed, 2))
-	stream := to.Stream()
+	stream := to.Stream(false)
 	for stream.Next() < from.Written() {
 		b := make([]byte, 1+random.IntN(1500))
 		n, err := from.ReadLog(stream.Next(), b)
@@ -77,6 +77,41 @@ func TestStreamCopiesALog(t *testing.T) {
 	}
 }
 
+// TestSoundStreamBringsWhatStandsBehindDamage: a master whose disk has lost a page in the midst of its log has a slave all
+// the same.
+func TestSoundStreamBringsWhatStandsBehindDamage(t *testing.T) {
+	for seed := range uint64(30) {
+		fsys := vfstest.New()
+		master, err := Open(small(fsys))
+		require.NoError(t, err)
+		fillLog(t, master, 60)
+		require.NoError(t, master.Close())
+		page := 512 + int64(seed)*97
+		f, err := fsys.Open(testRoot + "/commitlog/" + fileName(4096))
+		require.NoError(t, err)
+		_, err = f.WriteAt(make([]byte, 300), page)
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+		require.NoError(t, fsys.RemoveAll(testRoot+"/consumequeue"))
+		fsys.WriteFile(testRoot+"/"+abortFile, nil)
+		master = mustOpen(t, small(fsys))
+		require.NotEmpty(t, master.Damaged())
+
+		random := rand.New(rand.NewPCG(seed, 5))
+		slave := mustOpen(t, small(vfstest.New()))
+		stream := slave.Stream(true)
+		for stream.Next() < master.Written() {
+			b := make([]byte, 1+random.IntN(900))
+			n, err := master.ReadLog(stream.Next(), b)
+			require.NoError(t, err)
+			require.NoError(t, stream.Write(b[:n]))
+		}
+		level(t, slave)
+		requireSameLogs(t, master, slave)
+		require.ErrorIs(t, copyLog(t, master, mustOpen(t, small(vfstest.New())), seed), message.ErrCorrupt)
+	}
+}
+
 func TestStreamTakesNothingThatIsNoRecord(t *testing.T) {
 	master := mustOpen(t, small(vfstest.New()))
 	fillLog(t, master, 12)
@@ -87,7 +122,7 @@ func TestStreamTakesNothingThatIsNoRecord(t *testing.T) {
 		slave := mustOpen(t, small(vfstest.New()))
 		broken := append([]byte(nil), b[:n]...)
 		broken[bad] ^= 0x40
-		err := slave.Stream().Write(broken)
+		err := slave.Stream(false).Write(broken)
 		end := slave.Written()
 		if err != nil {
 			require.ErrorIs(t, err, message.ErrCorrupt)
