@@ -16,6 +16,15 @@ func BenchmarkEachProperty(b *testing.B) {
 	}
 }
 
+func BenchmarkProperty(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, ok := Property(sentProperties, PropertyTags); !ok {
+			b.Fatal("no tags")
+		}
+	}
+}
+
 func BenchmarkHashCode(b *testing.B) {
 	text := []byte("bench-pipelined-json-1#7F00000100002A9F0000000000000000")
 	b.ReportAllocs()

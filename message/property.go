@@ -71,12 +71,21 @@ func EachProperty(props []byte, fn func(name, value []byte) bool) {
 
 // Property is the value of one property, a part of props; of several with the same name the last counts.
 func Property(props []byte, name string) (value []byte, ok bool) {
-	EachProperty(props, func(n, v []byte) bool {
-		if string(n) == name {
-			value, ok = v, true
+	n := len(name)
+	if n == 0 || !storable(name) {
+		return nil, false
+	}
+	for len(props) > n+1 {
+		piece := props
+		if end := bytes.IndexByte(props, propertySeparator); end >= 0 {
+			piece, props = props[:end], props[end+1:]
+		} else {
+			props = nil
 		}
-		return true
-	})
+		if len(piece) > n+1 && piece[n] == nameSeparator && string(piece[:n]) == name {
+			value, ok = piece[n+1:], true
+		}
+	}
 	return value, ok
 }
 

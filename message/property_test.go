@@ -2,6 +2,7 @@ package message
 
 import (
 	"bytes"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -53,6 +54,34 @@ func TestPropertyIsTheLastOfItsName(t *testing.T) {
 	require.Equal(t, "c", string(value))
 	_, ok = Property(props, "B")
 	require.False(t, ok)
+}
+
+// TestPropertyIsOneOfEachProperty: both ways to read the text agree, whatever is asked for.
+func TestPropertyIsOneOfEachProperty(t *testing.T) {
+	alphabet, random := "AAB\x01\x01\x02\x02", rand.New(rand.NewPCG(3, 4))
+	found := 0
+	for range 200_000 {
+		text, name := make([]byte, random.IntN(12)), make([]byte, random.IntN(4))
+		for _, b := range [][]byte{text, name} {
+			for i := range b {
+				b[i] = alphabet[random.IntN(len(alphabet))]
+			}
+		}
+		var want []byte
+		EachProperty(text, func(n, v []byte) bool {
+			if bytes.Equal(n, name) {
+				want = v
+			}
+			return true
+		})
+		got, ok := Property(text, string(name))
+		require.Equal(t, want != nil, ok, "%q in %q", name, text)
+		require.Equal(t, string(want), string(got), "%q in %q", name, text)
+		if ok {
+			found++
+		}
+	}
+	require.Greater(t, found, 1000)
 }
 
 func TestAppendProperty(t *testing.T) {
