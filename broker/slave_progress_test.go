@@ -1,6 +1,8 @@
 package broker_test
 
 import (
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -73,4 +75,59 @@ func TestSlaveRefusesImpossibleProgress(t *testing.T) {
 		at, _ := master.query("Reader", "T", 0)
 		return at <= 20
 	}, waitLimit, waitStep)
+}
+
+// TestNobodyIsSentBackWhileRolesAreSwitched: the new master has given out messages before the old one knows that it is none.
+func TestNobodyIsSentBackWhileRolesAreSwitched(t *testing.T) {
+	first, second := pair(t, "SYNC_MASTER")
+	first.createTopic("T", 1)
+	first.sendMany("T", 0, 1)
+	level(t, first, second)
+	var load sync.WaitGroup
+	over := make(chan struct{})
+	send := func(p *peer) {
+		for {
+			select {
+			case <-over:
+				return
+			default:
+				p.call(protocol.SendMessageV2, sendHeader("T", 0), []byte("x")) // refused by a slave
+			}
+		}
+	}
+	var next atomic.Int64 // of the queue, as far as anybody has read
+	read := func(p *peer) {
+		for {
+			select {
+			case <-over:
+				return
+			default:
+			}
+			from := next.Load()
+			answer := p.pull(pullHeader("Reader", "T", 0, from))
+			if answer.code == protocol.ServiceNotAvailable {
+				continue // it is about to open
+			}
+			if answer.NextBeginOffset < from {
+				t.Errorf("pull from %d: %v, sent back to %d", from, answer.code, answer.NextBeginOffset)
+				return
+			}
+			next.CompareAndSwap(from, answer.NextBeginOffset)
+		}
+	}
+	for _, p := range []*peer{first, second} {
+		load.Go(func() { send(join(t, p.broker)) })
+		for range 3 {
+			load.Go(func() { read(join(t, p.broker)) })
+		}
+	}
+	for master, slave := first, second; !t.Failed() && next.Load() < 500; master, slave = slave, master {
+		require.Eventually(t, func() bool { return slave.replica().State == "following" }, waitLimit, waitStep)
+		inSync(t, master)
+		body, err := protocol.Marshal(protocol.SwitchRequest{Slave: slave.broker.Addr})
+		require.NoError(t, err)
+		master.must(protocol.SwitchMaster, nil, body)
+	}
+	close(over)
+	load.Wait()
 }

@@ -7,10 +7,15 @@ import (
 	"github.com/ratchetmq/ratchet/protocol"
 )
 
-// tellOffsets gives the master what clients have committed here. A Java master has no request for that which could not take
-// a group back.
-func (m *Metadata) tellOffsets(ctx context.Context) error {
-	if !m.own.Load() {
+// tellOffsets gives the master what clients have committed here, before its tables are taken over: a group that is new here
+// is then known there. A Java master has no request for that which could not take a group back.
+func (m *Metadata) tellOffsets(ctx context.Context, addr string) error {
+	if err := m.turn.take(ctx); err != nil {
+		return err
+	}
+	ours := m.peer == addr && m.own.Load()
+	m.turn.give()
+	if !ours {
 		return nil
 	}
 	return m.Offsets.TellMaster(func(table *protocol.ConsumerOffsetTable) error {
@@ -20,7 +25,7 @@ func (m *Metadata) tellOffsets(ctx context.Context) error {
 		}
 		ctx, cancel := context.WithTimeout(ctx, tableTimeout)
 		defer cancel()
-		resp, err := m.Client.Call(ctx, m.peer, protocol.MergeOffsets, nil, nil, body)
+		resp, err := m.Client.Call(ctx, addr, protocol.MergeOffsets, nil, nil, body)
 		if err == nil && resp.Code != int32(protocol.Success) {
 			err = fmt.Errorf("offsets not taken: %w", answered(resp))
 		}

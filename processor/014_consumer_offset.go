@@ -81,7 +81,8 @@ func (p *Processor) updateConsumerOffset(_ context.Context, r *remoting.Request)
 func (p *Processor) commit(r *remoting.Request, group, topic string, queue int32, o offset.Queue) error {
 	b, _ := p.store.Bounds(topic, queue)
 	known := p.given(topic, queue, o, b.High)
-	slave := !p.peers.Standing().Master
+	s := p.peers.Standing()
+	slave := s.follows()
 	if slave { // the master may have given out what this broker does not have yet, yet not just anything
 		known += offset.Queue(p.settings().MaxUnflushedMessages)
 	}

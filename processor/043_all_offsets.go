@@ -26,14 +26,16 @@ func (p *Processor) allConsumerOffsets(_ context.Context, r *remoting.Request) (
 	return reply, err
 }
 
-// mergeOffsets never takes a group back, and takes no offset that this master has not given out.
+// mergeOffsets never takes a group back, and takes no offset that this master has not given out. A group that began at the
+// slave is made here as if it had come here.
 func (p *Processor) mergeOffsets(_ context.Context, r *remoting.Request) (protocol.Reply, error) {
 	var table protocol.ConsumerOffsetTable
 	if err := protocol.Unmarshal(r.Body, &table); err != nil {
 		return protocol.Reply{}, err
 	}
 	list := slices.DeleteFunc(state.Positions(&table), func(c state.Position) bool {
-		if _, ok := p.topics.Get(c.Topic); !ok {
+		_, known := p.topics.Get(c.Topic)
+		if _, err := p.groups.GetOrCreate(c.Group); err != nil || !known {
 			return true
 		}
 		b, _ := p.store.Bounds(c.Topic, c.Queue)

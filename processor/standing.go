@@ -18,6 +18,10 @@ type Standing struct {
 	MasterLow offset.Physical
 }
 
+// follows says whether another broker may be giving out messages that this one has not yet: to a slave its master, and to a
+// master that hands over the slave, which is the master before this one hears of it.
+func (s *Standing) follows() bool { return !s.Master || s.HandsOver != "" }
+
 // Group is the broker's part in its group of master and slaves.
 type Group interface {
 	Standing() Standing
