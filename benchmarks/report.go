@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -46,12 +47,33 @@ func load(path string) (*report, error) {
 	return r, json.Unmarshal(text, r)
 }
 
+// save writes the results to a file. Those of other cases that are in it already stay.
 func (r *report) save(path string) error {
+	if kept, err := load(path); err == nil {
+		r.keep(kept)
+	}
 	text, err := json.MarshalIndent(r, "", " ")
 	if err != nil {
 		return err
 	}
 	return os.WriteFile(path, append(text, '\n'), 0o644)
+}
+
+// keep takes over what an earlier run has and this one has not, in the order of the cases.
+func (r *report) keep(earlier *report) {
+	if len(r.Facts) == 0 {
+		r.Facts = earlier.Facts
+	}
+	var all []*result
+	for _, w := range workloads() {
+		for _, list := range [][]*result{r.Results, earlier.Results} {
+			if i := slices.IndexFunc(list, func(res *result) bool { return res.Case == w.name }); i >= 0 {
+				all = append(all, list[i])
+				break
+			}
+		}
+	}
+	r.Results = all
 }
 
 // print writes a table for each case, and one of the goals.

@@ -51,6 +51,9 @@ func TestEveryCase(t *testing.T) {
 	again, err := load(path)
 	require.NoError(t, err)
 	require.Equal(t, rep.Results, again.Results)
+	part := &report{Date: rep.Date, Results: []*result{{Case: "16k", Title: "again"}}}
+	require.NoError(t, part.save(path))
+	require.Len(t, part.Results, len(rep.Results), "the other cases are kept")
 	require.NoError(t, again.draw(path))
 	for _, plot := range []string{"cpu", "throughput", "p99"} {
 		require.FileExists(t, filepath.Join(dir, "results-"+plot+".svg"))
