@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -198,7 +199,28 @@ func (b *storyBroker) cutPower() {
 	b.t.Helper()
 	b.kill()
 	b.disk.cut()
-	b.disk.remount()
+	b.disk.powerBack()
+}
+
+// powerBack is remount by way of a new loop device: a process with a mount namespace of its own, somebody else's, may
+// still hold the dead file system, and then the old device would only give that again.
+func (d *disk) powerBack() {
+	d.t.Helper()
+	require.Eventually(d.t, func() bool { return exec.Command("umount", d.dir).Run() == nil }, 10*time.Second, 20*time.Millisecond,
+		"%s is still in use", d.dir)
+	run(d.t, "losetup", "--detach", d.device) // as soon as nobody has it
+	d.device = run(d.t, "losetup", "--find", "--show", filepath.Join(filepath.Dir(d.dir), "image"))
+	d.mount()
+}
+
+// checkpointed is when a broker of ours last flushed its log for a checkpoint, which it does every 10 s if something is
+// new, whatever is configured.
+func (b *storyBroker) checkpointed() time.Time {
+	info, err := os.Stat(filepath.Join(b.store, "checkpoint"))
+	if err != nil {
+		return time.Time{} // it is being replaced, or the first is still to come
+	}
+	return info.ModTime()
 }
 
 // call asks the broker.

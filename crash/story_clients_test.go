@@ -34,6 +34,12 @@ type send struct {
 	at     slot
 }
 
+// A delivery is a message that came to a consumer.
+type delivery struct {
+	at   slot
+	when time.Time
+}
+
 // A storyClient is a program with a stock client. It is told what to do by lines and answers each with DONE.
 type storyClient struct {
 	t      *testing.T
@@ -45,9 +51,8 @@ type storyClient struct {
 
 	mu    sync.Mutex
 	sends []send
-	got   map[string][]slot // by key, in order of arrival
-	count int               // of deliveries
-	last  time.Time         // when something came
+	got   map[string][]delivery // by key, in order of arrival
+	last  time.Time             // when something came
 }
 
 // startStoryClient runs the program and returns when the client has started.
@@ -55,7 +60,7 @@ func startStoryClient(t *testing.T, name, log string, command []string, args ...
 	t.Helper()
 	c := &storyClient{
 		t: t, name: name, cmd: exec.Command(command[0], append(command[1:], args...)...),
-		done: make(chan struct{}, 1), exited: make(chan struct{}), got: map[string][]slot{}, last: time.Now(),
+		done: make(chan struct{}, 1), exited: make(chan struct{}), got: map[string][]delivery{}, last: time.Now(),
 	}
 	out, err := c.cmd.StdoutPipe()
 	require.NoError(t, err)
@@ -104,9 +109,8 @@ func (c *storyClient) line(text string) {
 	case len(f) == 6 && f[0] == "SENT":
 		c.sends = append(c.sends, send{f[1], f[2], slot{f[3], int(number(f[4])), number(f[5])}})
 	case len(f) == 5 && f[0] == "GOT":
-		c.got[f[1]] = append(c.got[f[1]], slot{f[2], int(number(f[3])), number(f[4])})
-		c.count++
 		c.last = time.Now()
+		c.got[f[1]] = append(c.got[f[1]], delivery{slot{f[2], int(number(f[3])), number(f[4])}, c.last})
 	}
 }
 

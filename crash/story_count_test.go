@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -69,6 +70,10 @@ func bytesDiffer(a, b *storyBroker) int64 {
 	return n
 }
 
+// inFlight is for how long a message that was delivered may not have been committed yet: clients commit every 5 s. If it
+// comes again within that time, its consumer has given up the queue in between without committing.
+const inFlight = 7 * time.Second
+
 // phaseOf is the phase of a key, which begins with it.
 func phaseOf(key string) string {
 	phase, _, _ := strings.Cut(key, "-")
@@ -119,9 +124,18 @@ func (s *story) count() *storyRow {
 	}
 	for group, c := range s.consumers {
 		r.Twice[group], r.Lost[group], r.Skipped[group] = byPhase{}, byPhase{}, byPhase{}
-		for key, places := range c.got {
-			if len(places) > 1 {
-				r.Twice[group][phaseOf(key)] += len(places) - 1
+		shown := 0
+		for key, came := range c.got {
+			for i, again := range came[1:] {
+				pause := again.when.Sub(came[i].when)
+				if shown++; shown < 10 {
+					s.t.Logf("%s got %s again after %v, %v and then %v", group, key, pause, came[i].at, again.at)
+				}
+				if pause < inFlight {
+					r.InFlight++
+				} else {
+					r.Twice[group][phaseOf(key)]++
+				}
 			}
 		}
 		for _, m := range s.producer.sends {

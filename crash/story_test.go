@@ -166,9 +166,10 @@ type storyRow struct {
 	DiskLost  int     // SEND_OK messages that the master's disk lost
 	FromSlave int     // SEND_OK messages that both groups read from the slave while the master was gone
 
-	Twice   map[string]byPhase // by group of consumers: delivered more than once; each further delivery counts
-	Lost    map[string]byPhase // SEND_OK, never delivered, and the master doesn't have it
-	Skipped map[string]byPhase // SEND_OK, never delivered, and the master has it
+	Twice    map[string]byPhase // by group of consumers: delivered more than once; each further delivery counts
+	InFlight int                // further deliveries that are not in Twice: the client had not committed the first
+	Lost     map[string]byPhase // SEND_OK, never delivered, and the master doesn't have it
+	Skipped  map[string]byPhase // SEND_OK, never delivered, and the master has it
 
 	NotOnMaster, NotOnSlave byPhase // SEND_OK, not in the log at the end
 	Slots                   int     // (queue, offset) with different messages on the two brokers
@@ -197,10 +198,9 @@ func (r *storyRow) judge(t *testing.T, c storyCase) {
 		assert.Zero(t, lost, "lost: %v", r.Lost)
 		assert.Zero(t, skipped, "skipped: %v", r.Skipped)
 		gone := 0
-		if c.variant == bothCut { // nobody has them any more; their places stay empty
-			gone = r.DiskLost
-			assert.Equal(t, gone, r.NotOnMaster["p2"])
-			assert.Equal(t, gone, r.NotOnSlave["p2"])
+		if c.variant == bothCut { // what nobody has any more: its places stay empty
+			gone = r.NotOnMaster["p2"]
+			assert.LessOrEqual(t, gone, r.DiskLost)
 		}
 		assert.Equal(t, gone, r.NotOnMaster.total(), "SEND_OK, not on the master: %v", r.NotOnMaster)
 		assert.Equal(t, gone, r.NotOnSlave.total(), "SEND_OK, not on the slave: %v", r.NotOnSlave)
@@ -225,13 +225,13 @@ func (r *storyRow) judge(t *testing.T, c storyCase) {
 func storyTable(rows []*storyRow) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 1, ' ', 0)
-	fmt.Fprintln(w, "| master/slave\t| SEND_OK\t| lost by the disk\t| twice, Java\t| twice, Go\t| lost, Java\t| lost, Go"+
+	fmt.Fprintln(w, "| master/slave\t| SEND_OK\t| lost by the disk\t| twice, Java\t| twice, Go\t| in flight\t| lost, Java\t| lost, Go"+
 		"\t| skipped, Java\t| skipped, Go\t| not on master\t| not on slave\t| slots differ\t| only on m/s\t| bytes differ\t| s |")
-	fmt.Fprintln(w, strings.Repeat("|---\t", 14)+"|---|")
+	fmt.Fprintln(w, strings.Repeat("|---\t", 15)+"|---|")
 	for _, r := range rows {
 		java, golang := storyGroups[0], storyGroups[1]
-		fmt.Fprintf(w, "| %s\t| %d\t| %d\t| %v\t| %v\t| %v\t| %v\t| %v\t| %v\t| %v\t| %v\t| %d\t| %d/%d\t| %d\t| %d |\n",
-			r.Case, r.SendOK.total(), r.DiskLost, r.Twice[java], r.Twice[golang], r.Lost[java], r.Lost[golang],
+		fmt.Fprintf(w, "| %s\t| %d\t| %d\t| %v\t| %v\t| %d\t| %v\t| %v\t| %v\t| %v\t| %v\t| %v\t| %d\t| %d/%d\t| %d\t| %d |\n",
+			r.Case, r.SendOK.total(), r.DiskLost, r.Twice[java], r.Twice[golang], r.InFlight, r.Lost[java], r.Lost[golang],
 			r.Skipped[java], r.Skipped[golang], r.NotOnMaster, r.NotOnSlave, r.Slots, r.OnlyMaster, r.OnlySlave,
 			r.BytesDiffer, r.Seconds)
 	}
