@@ -25,7 +25,8 @@ var allowed = map[string][]string{
 	"broker":                {"processor", "ha", "delay", "store", "store/index", "remoting", "protocol", "message", "internal/config", "internal/state", "internal/vfs", "internal/offset"},
 	"processor":             {"delay", "ha", "store", "store/index", "remoting", "protocol", "message", "internal/config", "internal/state", "internal/offset"},
 	"namesrv":               {"remoting", "protocol", "internal/config", "internal/atomicfile", "internal/vfs"},
-	"ha":                    {"delay", "store", "remoting", "protocol", "message", "internal/state", "internal/atomicfile", "internal/offset", "internal/vfs"},
+	"ha":                    {"delay", "store", "internal/config", "remoting", "protocol", "message", "internal/state", "internal/atomicfile", "internal/offset", "internal/vfs"},
+	"ha/sim":                {}, // tests only
 	"delay":                 {"store", "message", "internal/atomicfile", "internal/offset", "internal/vfs", "protocol"},
 	"store":                 {"message", "internal/atomicfile", "internal/offset", "internal/vfs"},
 	"store/index":           {"message", "internal/offset", "internal/vfs"},

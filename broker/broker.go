@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 
 	"github.com/ratchetmq/ratchet/delay"
+	"github.com/ratchetmq/ratchet/ha"
 	"github.com/ratchetmq/ratchet/internal/config"
 	"github.com/ratchetmq/ratchet/internal/state"
 	"github.com/ratchetmq/ratchet/internal/vfs"
@@ -47,8 +48,10 @@ type Broker struct {
 	server    *remoting.Server
 	client    *remoting.Client
 	registrar *registrar
-	group     *group
+	group     *ha.Group
 	unread    atomic.Int64 // see MessagesExpiredUnread
+
+	replication replication
 
 	addr    string // advertised
 	anyPort bool   // the system chose the port, and may choose that of HA, too
@@ -71,6 +74,9 @@ func Start(ctx context.Context, c Config) (*Broker, error) {
 		b.log.Warn("setting without effect", "key", pair.Key, "path", c.File)
 	}
 	if err := b.build(c); err != nil {
+		if b.client != nil {
+			b.client.Close()
+		}
 		return nil, errors.Join(err, b.closeFiles())
 	}
 	started := make(chan struct{})
@@ -115,7 +121,7 @@ func (b *Broker) build(c Config) error {
 	if err != nil {
 		return fmt.Errorf("messageDelayLevel: %w", err)
 	}
-	if err := b.openGroup(c, host); err != nil {
+	if err := b.openReplication(c, host); err != nil {
 		return err
 	}
 	unclean := abortTime(c.FS, s.StoreRoot)
@@ -133,16 +139,6 @@ func (b *Broker) build(c Config) error {
 	if err != nil {
 		return err
 	}
-	b.processor = processor.New(processor.Config{
-		Store: b.store, Index: b.index, Delay: levels, Scheduler: b.delay,
-		Topics: b.topics, Groups: b.groups, Offsets: b.offsets,
-		Clients: state.NewClients(state.ClientOptions{}), Locks: state.NewLocks(state.LockOptions{}),
-		Settings: b.settings, Replicas: b.group.replicas, Group: b.group, StoreHost: storeHost, Memory: memory, Lane: b.lane, Room: roomOf(c.FS), SaveSetting: saver(c), Logger: b.log,
-	})
-	b.server, err = remoting.NewServer(b.serverConfig(s))
-	if err != nil {
-		return err
-	}
 	b.client, err = remoting.NewClient(remoting.ClientConfig{
 		Logger:  b.log,
 		OnClose: func(addr string, _ *remoting.Conn) { b.registrar.Disconnected(addr) },
@@ -150,12 +146,22 @@ func (b *Broker) build(c Config) error {
 	if err != nil {
 		return err
 	}
+	b.group = b.newGroup(suspect)
+	b.processor = processor.New(processor.Config{
+		Store: b.store, Index: b.index, Delay: levels, Scheduler: b.delay,
+		Topics: b.topics, Groups: b.groups, Offsets: b.offsets,
+		Clients: state.NewClients(state.ClientOptions{}), Locks: state.NewLocks(state.LockOptions{}),
+		Settings: b.settings, Replicas: b.replication.replicas, Group: b.group, StoreHost: storeHost, Memory: memory, Lane: b.lane, Room: roomOf(c.FS), SaveSetting: saver(c), Logger: b.log,
+	})
+	b.server, err = remoting.NewServer(b.serverConfig(s))
+	if err != nil {
+		return err
+	}
 	b.registrar = newRegistrar(identity{
-		cluster: s.Cluster, name: s.Name, id: b.group.brokerID, heartbeat: s.RegisterEvery,
-		addr: b.addr, haAddr: b.group.haAddr,
+		cluster: s.Cluster, name: s.Name, id: b.group.BrokerID, heartbeat: s.RegisterEvery,
+		addr: b.addr, haAddr: b.replication.haAddr,
 	}, b.topics, b.client, b.permission, b.log)
-	b.registrar.onMaster = b.group.masterIs
-	b.group.init(b, s, suspect)
+	b.registrar.onMaster = b.group.MasterIs
 	return nil
 }
 
@@ -167,7 +173,7 @@ func (b *Broker) openStore(c Config, host netip.AddrPort, levels delay.Levels) (
 		FlushInterval: s.FlushEvery, FlushLeastBytes: int64(s.FlushPages) * 4096, FlushThorough: s.FlushThorough,
 		Retention: b.retention, CleanInterval: s.CleanEvery, OnExpire: b.expired,
 		MaxUnflushedBytes: s.MaxUnflushedBytes, MaxUnflushedMessages: s.MaxUnflushedMessages,
-		Confirmed: b.group.replicas.Confirmed, MaxMessageSize: s.MaxMessageSize, StoreHost: host,
+		Confirmed: b.replication.replicas.Confirmed, MaxMessageSize: s.MaxMessageSize, StoreHost: host,
 		TagsCode: levels.TagsCode, Logger: b.log,
 	}
 	if s.Flush == config.SyncFlush {

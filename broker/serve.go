@@ -26,7 +26,7 @@ func (b *Broker) serve(ctx context.Context, started chan<- struct{}) error {
 	back, backCtx := errgroup.WithContext(backRoot)
 	back.Go(func() error { return b.store.Run(backCtx) })
 	back.Go(func() error { return b.offsets.Run(backCtx) })
-	back.Go(func() error { return b.group.serve(backCtx) })
+	back.Go(func() error { return b.group.Serve(backCtx, b.replication.listener) })
 
 	frontRoot, stopFront := context.WithCancel(ctx)
 	defer stopFront()
@@ -100,7 +100,7 @@ func (b *Broker) register(ctx context.Context, started chan<- struct{}) error {
 		}
 	})
 	var once sync.Once
-	return b.group.run(ctx, func() {
+	return b.group.Run(ctx, func() {
 		once.Do(func() {
 			b.log.Info("broker started", "addr", b.addr, "broker", b.settings.Get().Name)
 			close(started)
@@ -158,8 +158,8 @@ func (b *Broker) closeFiles() error {
 	if b.store != nil {
 		errs = append(errs, b.store.Close())
 	}
-	if b.group != nil {
-		_ = b.group.listener.Close() // it is closed already, unless the broker never ran
+	if b.replication.listener != nil {
+		_ = b.replication.listener.Close() // it is closed already, unless the broker never ran
 	}
 	return errors.Join(errs...)
 }

@@ -3,6 +3,7 @@ package broker
 import (
 	"bufio"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -16,13 +17,22 @@ import (
 
 	"github.com/ratchetmq/ratchet/ha"
 	"github.com/ratchetmq/ratchet/internal/config"
+	"github.com/ratchetmq/ratchet/internal/offset"
 	"github.com/ratchetmq/ratchet/internal/vfs"
 )
 
-// openGroup makes what of the group comes before the store, which asks it what may be shown.
-func (b *Broker) openGroup(c Config, host string) (err error) {
-	s, g := c.Settings, &group{}
-	if g.memory, err = ha.OpenMemory(c.FS, s.StoreRoot); err != nil {
+// replication is what of the group comes before the store, which asks it what may be shown.
+type replication struct {
+	memory   *ha.Memory
+	replicas *ha.Replicas
+	listener net.Listener
+	haAddr   string // advertised
+}
+
+// openReplication takes the HA port, and reads what must be known after a crash.
+func (b *Broker) openReplication(c Config, host string) (err error) {
+	s, r := c.Settings, &b.replication
+	if r.memory, err = ha.OpenMemory(c.FS, s.StoreRoot); err != nil {
 		return err
 	}
 	port := s.HAPort
@@ -32,20 +42,57 @@ func (b *Broker) openGroup(c Config, host string) (err error) {
 	listen := func(port int) (net.Listener, error) {
 		return net.Listen("tcp", net.JoinHostPort(s.BindAddr, strconv.Itoa(port)))
 	}
-	g.listener, err = listen(port)
+	r.listener, err = listen(port)
 	if errors.Is(err, unix.EADDRINUSE) && s.HAPort == 0 { // nobody asked for this one; slaves hear of any
 		b.log.Warn("the port after listenPort is taken, slaves are told of another", "err", err)
-		g.listener, err = listen(0)
+		r.listener, err = listen(0)
 	}
 	if err != nil {
 		return fmt.Errorf("haListenPort: %w", err)
 	}
-	port = g.listener.Addr().(*net.TCPAddr).Port
-	g.haAddr = net.JoinHostPort(cmp.Or(s.IP2, host), strconv.Itoa(port))
+	port = r.listener.Addr().(*net.TCPAddr).Port
+	r.haAddr = net.JoinHostPort(cmp.Or(s.IP2, host), strconv.Itoa(port))
 	s.HAPort = port // as GET_BROKER_CONFIG tells it
-	g.replicas = g.replicasOf(b, s)
-	b.group = g
+	r.replicas = ha.NewReplicas(ha.ReplicaOptions{
+		Need: s.InSyncReplicas - 1, Timeout: s.SlaveTimeout, BehindMax: s.HASlaveBehindMax, Logger: b.log.With("component", "ha"),
+		Written: func() offset.Physical { return b.store.Written() },
+		Expose:  r.memory.Expose,
+		Covered: func() {
+			if err := r.memory.Covered(); err != nil {
+				b.log.Error("not noted that slaves have everything", "err", err)
+			}
+		},
+		Wake: func() { b.store.WakeDispatch() },
+	})
 	return nil
+}
+
+// newGroup puts the broker's part in its group together, when everything else is there.
+func (b *Broker) newGroup(suspect bool) *ha.Group {
+	return ha.NewGroup(ha.GroupOptions{
+		Settings: b.settings, Addr: b.addr, HAAddr: b.replication.haAddr, Suspect: suspect,
+		Store: b.store, Memory: b.replication.memory, Replicas: b.replication.replicas, Client: b.client, Dial: dialHA, Logger: b.log,
+		Metadata: &ha.Metadata{
+			Topics: b.topics, Groups: b.groups, Offsets: b.offsets, Delay: b.delay, Client: b.client, Logger: b.log,
+			Written: b.store.Written, Removed: func(topic string) error { return b.processor.DropTopic(topic) },
+			Changed: make(chan struct{}, 1),
+		},
+		Register: func(ctx context.Context) func() {
+			b.registrar.start(ctx, b.settings.Get().Namesrv)
+			return b.registrar.wait
+		},
+		Deliver: b.delay.Run,
+	})
+}
+
+const haConnectTimeout = 3 * time.Second
+
+var dialer net.Dialer
+
+func dialHA(ctx context.Context, addr string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, haConnectTimeout)
+	defer cancel()
+	return dialer.DialContext(ctx, "tcp", addr)
 }
 
 // abortTime is when the broker that had the store before made it its own, if it did not end in order; else zero.
@@ -66,7 +113,7 @@ func (b *Broker) suspects(s *config.Broker, unclean time.Time) (bool, error) {
 	if !s.TrustPageCache {
 		boot = ""
 	}
-	return b.group.memory.Awake(boot, clean, synced, func() bool {
+	return b.replication.memory.Awake(boot, clean, synced, func() bool {
 		return !s.TrustPageCache || !unclean.After(bootTime())
 	})
 }

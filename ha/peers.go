@@ -72,7 +72,9 @@ func Starts(list []Epoch) []protocol.EpochStart {
 
 const (
 	askTimeout = 3 * time.Second
-	slaveRole  = "SLAVE"
+	// namesrvTimeout is short, for a start waits for it when a name server is silent.
+	namesrvTimeout = time.Second
+	slaveRole      = "SLAVE"
 	// StateOpen is the state of a master that serves, StateOpening of one that is about to and lets its slaves connect,
 	// StateClosed of one that waits, and StateFollowing that of a slave.
 	StateOpen      = "open"
@@ -126,7 +128,7 @@ func (p *Peers) registered(ctx context.Context) (addrs []string) {
 }
 
 func (p *Peers) registeredAt(ctx context.Context, namesrv string) (addrs []string) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, namesrvTimeout)
 	defer cancel()
 	resp, err := p.opts.Client.Call(ctx, namesrv, protocol.GetBrokerClusterInfo, nil, nil, nil)
 	if err != nil || resp.Code != int32(protocol.Success) {

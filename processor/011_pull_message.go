@@ -238,7 +238,7 @@ func (p *Processor) known(q *pull, high offset.Queue) known {
 	s := p.peers.Standing()
 	return known{
 		given: p.given(q.topic, q.queue, q.from, high),
-		slave: s.follows(), short: p.store.Low() > s.MasterLow,
+		slave: s.Follows(), short: p.store.Low() > s.MasterLow,
 	}
 }
 

@@ -82,7 +82,7 @@ func (p *Processor) commit(r *remoting.Request, group, topic string, queue int32
 	b, _ := p.store.Bounds(topic, queue)
 	known := p.given(topic, queue, o, b.High)
 	s := p.peers.Standing()
-	slave := s.follows()
+	slave := s.Follows()
 	if slave { // the master may have given out what this broker does not have yet, yet not just anything
 		known += offset.Queue(p.settings().MaxUnflushedMessages)
 	}

@@ -3,28 +3,13 @@ package processor
 import (
 	"context"
 
-	"github.com/ratchetmq/ratchet/internal/offset"
+	"github.com/ratchetmq/ratchet/ha"
 	"github.com/ratchetmq/ratchet/protocol"
 )
 
-// Standing is what a broker is to its clients at the moment.
-type Standing struct {
-	Master bool
-	// Closed says why a master answers no clients yet: it may be behind its replicas (P5).
-	Closed string
-	// HandsOver says why a master takes no more messages, while what it has can be read.
-	HandsOver string
-	// MasterLow is where the log of a slave's master began when it was last asked.
-	MasterLow offset.Physical
-}
-
-// follows says whether another broker may be giving out messages that this one has not yet: to a slave its master, and to a
-// master that hands over the slave, which is the master before this one hears of it.
-func (s *Standing) follows() bool { return !s.Master || s.HandsOver != "" }
-
 // Group is the broker's part in its group of master and slaves.
 type Group interface {
-	Standing() Standing
+	Standing() ha.Standing
 	Status() protocol.ReplicaStatus
 	// Forget drops a broker of the group that will not come back.
 	Forget(addr string) error

@@ -1,4 +1,4 @@
-package broker
+package ha
 
 import (
 	"context"
@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/ratchetmq/ratchet/ha"
 	"github.com/ratchetmq/ratchet/internal/config"
 	"github.com/ratchetmq/ratchet/internal/offset"
-	"github.com/ratchetmq/ratchet/processor"
 	"github.com/ratchetmq/ratchet/protocol"
 )
 
@@ -24,25 +22,25 @@ const (
 // Switch makes a slave the master and this master its slave, without loss: no more messages are taken here, the slave gets
 // everything that was, and only then the roles change. When it fails this broker goes on as the master, once it knows that
 // the other has not become it.
-func (g *group) Switch(ctx context.Context, slave string) error {
+func (g *Group) Switch(ctx context.Context, slave string) error {
 	peer := g.peers.Ask(ctx, slave)
 	switch {
 	case peer.Err != nil:
 		return fmt.Errorf("ask %s: %w", slave, peer.Err)
 	case peer.Java:
 		return fmt.Errorf("%s: %w", slave, errNotOurs)
-	case peer.Status.State != ha.StateFollowing || peer.Status.Waiting != "":
+	case peer.Status.State != StateFollowing || peer.Status.Waiting != "":
 		return fmt.Errorf("%s does not follow this master: %s %s", slave, peer.Status.State, peer.Status.Waiting)
 	}
 	role, id := g.now()
-	g.stand(processor.Standing{Master: true, HandsOver: "its role is being handed over to " + slave})
+	g.stand(Standing{Master: true, HandsOver: "its role is being handed over to " + slave})
 	end, err := g.drain(ctx, slave)
 	if err != nil {
-		g.stand(processor.Standing{Master: true})
+		g.stand(Standing{Master: true})
 		return err
 	}
 	order := protocol.TakeOverRequest{
-		End: int64(end), ID: id, Role: role.String(), Master: g.broker.addr, Epochs: ha.Starts(g.memory.Epochs()),
+		End: int64(end), ID: id, Role: role.String(), Master: g.opts.Addr, Epochs: Starts(g.opts.Memory.Epochs()),
 	}
 	body, err := protocol.Marshal(order)
 	if err == nil {
@@ -58,11 +56,11 @@ func (g *group) Switch(ctx context.Context, slave string) error {
 }
 
 // drain waits until nothing is appended here any more, and the slave has it all.
-func (g *group) drain(ctx context.Context, slave string) (end offset.Physical, err error) {
+func (g *Group) drain(ctx context.Context, slave string) (end offset.Physical, err error) {
 	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
 	for still := 0; ; {
-		if now := g.broker.store.Written(); now != end {
+		if now := g.opts.Store.Written(); now != end {
 			end, still = now, 0
 		} else if still++; still >= drainStill {
 			peer := g.peers.Ask(ctx, slave)
@@ -78,10 +76,10 @@ func (g *group) drain(ctx context.Context, slave string) (end offset.Physical, e
 	}
 }
 
-func (g *group) call(ctx context.Context, addr string, code protocol.RequestCode, body []byte) error {
+func (g *Group) call(ctx context.Context, addr string, code protocol.RequestCode, body []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, handOverAsk)
 	defer cancel()
-	resp, err := g.broker.client.Call(ctx, addr, code, nil, nil, body)
+	resp, err := g.opts.Client.Call(ctx, addr, code, nil, nil, body)
 	if err != nil {
 		return err
 	}
@@ -92,8 +90,8 @@ func (g *group) call(ctx context.Context, addr string, code protocol.RequestCode
 }
 
 // become changes the role, durably.
-func (g *group) become(role config.Role, id int64, master string) error {
-	if err := g.memory.SetRole(ha.Switch{Configured: g.configured, Role: role.String(), ID: id}); err != nil {
+func (g *Group) become(role config.Role, id int64, master string) error {
+	if err := g.opts.Memory.SetRole(Switch{Configured: g.configured, Role: role.String(), ID: id}); err != nil {
 		return err
 	}
 	g.mu.Lock()
@@ -102,7 +100,7 @@ func (g *group) become(role config.Role, id int64, master string) error {
 	end := g.turn
 	g.mu.Unlock()
 	if role == config.Slave { // the new master has all that was seen here
-		if err := g.memory.Covered(); err != nil {
+		if err := g.opts.Memory.Covered(); err != nil {
 			g.log.Error("not noted that the new master has everything", "err", err)
 		}
 	}
@@ -112,7 +110,7 @@ func (g *group) become(role config.Role, id int64, master string) error {
 }
 
 // reopen is a new turn as master, which asks first whether the other has become it after all.
-func (g *group) reopen() {
+func (g *Group) reopen() {
 	g.mu.Lock()
 	g.doubt = true
 	end := g.turn
@@ -121,24 +119,24 @@ func (g *group) reopen() {
 }
 
 // TakeOver is a slave's part in Switch.
-func (g *group) TakeOver(ctx context.Context, order protocol.TakeOverRequest) error {
+func (g *Group) TakeOver(ctx context.Context, order protocol.TakeOverRequest) error {
 	if g.Standing().Master {
 		return errors.New("this broker is the master")
 	}
-	if end := g.broker.store.Written(); int64(end) != order.End {
+	if end := g.opts.Store.Written(); int64(end) != order.End {
 		return fmt.Errorf("the log here ends at %d, the master's at %d", end, order.End)
 	}
 	var role config.Role
 	if err := role.UnmarshalText([]byte(order.Role)); err != nil || role == config.Slave {
 		return fmt.Errorf("%q is no master's role", order.Role)
 	}
-	if err := g.metadata.Fetch(ctx, order.Master, ha.AsSlave); err != nil {
+	if err := g.opts.Metadata.Fetch(ctx, order.Master, AsSlave); err != nil {
 		return fmt.Errorf("tables of %s: %w", order.Master, err)
 	}
-	if err := g.memory.Adopt(ha.Epochs(order.Epochs)); err != nil {
+	if err := g.opts.Memory.Adopt(Epochs(order.Epochs)); err != nil {
 		return err
 	}
-	if err := g.memory.Level(true); err != nil {
+	if err := g.opts.Memory.Level(true); err != nil {
 		return err
 	}
 	g.suspect.Store(false)
@@ -149,7 +147,7 @@ func (g *group) TakeOver(ctx context.Context, order protocol.TakeOverRequest) er
 }
 
 // opens waits until this broker is an open master.
-func (g *group) opens(ctx context.Context) error {
+func (g *Group) opens(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, takeOverLimit)
 	defer cancel()
 	for {
