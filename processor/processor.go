@@ -114,6 +114,12 @@ func New(c Config) *Processor {
 	p.sendExtra = []protocol.KV{
 		{Key: message.PropertyRegion, Value: settings.RegionID}, {Key: message.PropertyTrace, Value: trace},
 	}
+	follows := func() bool {
+		s := p.peers.Standing()
+		return s.Follows()
+	}
+	p.topics.Follow(follows)
+	p.groups.Follow(follows)
 	c.Store.RestWhile(p.holds.none)
 	c.Store.OnArrival(func(a store.Arrival) { p.holds.arrived(a.Topic, a.Queue, a.Offset+1, a.TagsCode) })
 	return p

@@ -100,7 +100,7 @@ func (g *Groups) GetOrCreate(name string) (*protocol.SubscriptionGroupConfig, er
 		return nil, fmt.Errorf("consumer group %s, and autoCreateSubscriptionGroup is false: %w", name, ErrNoGroup)
 	}
 	c, created := normalGroup(protocol.NewSubscriptionGroupConfig(name)), false
-	v, err := g.change(func(e *edit[protocol.SubscriptionGroupConfig]) {
+	v, err := g.changeForClient(func(e *edit[protocol.SubscriptionGroupConfig]) {
 		if _, ok := e.entries[name]; !ok {
 			e.put(name, c)
 			created = true

@@ -83,7 +83,13 @@ type table[V any] struct {
 	saved  uint64     // guarded by saveMu: serial of what is in the file
 
 	tried atomic.Pointer[view[V]] // the last that was written to the file, or could not be
+
+	follows func() bool // see Follow; nil: never
 }
+
+// Follow tells the table when this broker follows another one. What clients make here then does not make the table newer
+// than that of the other, which counts. Call it before the table is in use.
+func (t *table[V]) Follow(follows func() bool) { t.follows = follows }
 
 // Get returns an entry. It is shared and must not be changed. It takes no lock.
 func (t *table[V]) Get(name string) (*V, bool) {
@@ -131,6 +137,7 @@ type edit[V any] struct {
 	entries map[string]*V // the new map; a copy from the first change on
 	shared  bool          // entries is still the published map
 	changed bool
+	keep    bool                 // the version stays
 	floor   protocol.DataVersion // the new version is above this, too
 }
 
@@ -169,12 +176,23 @@ func (t *table[V]) change(fn func(*edit[V])) (*view[V], error) {
 	return t.changeTo(nil, fn)
 }
 
+// changeForClient is change for what a client needs, see Follow.
+func (t *table[V]) changeForClient(fn func(*edit[V])) (*view[V], error) {
+	return t.changeTo(nil, func(e *edit[V]) {
+		e.keep = t.follows != nil && t.follows()
+		fn(e)
+	})
+}
+
 // changeTo is change with the version given, as a replica takes it over from its master.
 func (t *table[V]) changeTo(version *protocol.DataVersion, fn func(*edit[V])) (*view[V], error) {
 	t.mu.Lock()
 	before := t.now.Load()
 	e := edit[V]{entries: before.entries, shared: true}
 	fn(&e)
+	if e.keep && version == nil {
+		version = &before.version
+	}
 	after := before
 	if e.changed || version != nil && *version != before.version {
 		after = &view[V]{entries: e.entries, version: before.version, serial: before.serial + 1}

@@ -93,7 +93,7 @@ func (t *Topics) CreateSystem(topic string, queues int32) *protocol.TopicConfig 
 // create puts the topic in, unless another goroutine was faster, and returns what is there.
 func (t *Topics) create(c *protocol.TopicConfig) *protocol.TopicConfig {
 	created := false
-	v, err := t.change(func(e *edit[protocol.TopicConfig]) {
+	v, err := t.changeForClient(func(e *edit[protocol.TopicConfig]) {
 		if _, ok := e.entries[c.TopicName]; !ok {
 			e.put(c.TopicName, c)
 			created = true
