@@ -5,6 +5,7 @@ package crash
 import (
 	"bytes"
 	"context"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -21,7 +22,7 @@ import (
 // A storyLog is what can be read in a broker's commit log: the keys of the story's messages by their place.
 type storyLog struct {
 	keys   map[slot]string
-	has    map[string]bool
+	has    map[string]bool // more than keys: those of a topic that was deleted and made again, too
 	broken bool // a file ends with something that is no record
 }
 
@@ -91,16 +92,16 @@ func (s *story) count() *storyRow {
 	onMaster, onSlave := map[string]bool{}, map[string]bool{}
 	for _, g := range s.groups {
 		master, slave := g[0].readLog(), g[1].readLog()
+		maps.Copy(onMaster, master.has)
+		maps.Copy(onSlave, slave.has)
 		for at, key := range master.keys {
-			onMaster[key] = true
 			if other, ok := slave.keys[at]; !ok {
 				r.OnlyMaster++
 			} else if other != key {
 				r.Slots++
 			}
 		}
-		for at, key := range slave.keys {
-			onSlave[key] = true
+		for at := range slave.keys {
 			if _, ok := master.keys[at]; !ok {
 				r.OnlySlave++
 			}
