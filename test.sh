@@ -52,14 +52,15 @@ PATH=$PATH:/usr/sbin:/sbin
 install mkfs.ext4 e2fsprogs
 install mkfs.xfs xfsprogs
 install losetup mount
+install ip iproute2
 
 step "real processes: kill -9, a million messages, hostile clients"
-go test -count=1 -timeout 30m -tags conformance -skip PowerCut ./crash/...
+go test -count=1 -timeout 30m -tags conformance -skip 'PowerCut|Partition' ./crash/...
 
-step "power cuts; they mount file systems, so as root"
+step "power cuts and partitions; they mount file systems and make networks, so as root"
 as_root=
 [ "$(id -u)" = 0 ] || as_root="sudo --preserve-env env PATH=$PATH"
-go test -count=1 -timeout 30m -tags conformance -run PowerCut -exec "$as_root" ./crash/...
+go test -count=1 -timeout 30m -tags conformance -run 'PowerCut|Partition' -exec "$as_root" ./crash/...
 
 step "real clients and brokers"
 go test -count=1 -timeout 40m -tags conformance ./conformance/... ./namesrv/... ./store/...

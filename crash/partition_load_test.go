@@ -127,6 +127,7 @@ func (l *partitionLoad) produce(producer int) {
 		answer, err := client.ask(l.machines[turn].address, protocol.SendMessage, sendHeader(partitionTopic, queue, key),
 			numbered(100+random.IntN(4000), producer, n))
 		l.gate.RUnlock()
+		<-time.After(time.Millisecond) // enough is enough
 		if err != nil || !l.told(queue, key, answer) {
 			turn = 1 - turn
 			<-time.After(20 * time.Millisecond)
@@ -227,9 +228,9 @@ func (l *partitionLoad) got(queue int32, from int64, who string, answer *remotin
 }
 
 // What flows looks at: messages on both brokers, on the master alone, and all of them.
-func (l *partitionLoad) acked() int  { return l.count(func() int { return len(l.both) }) }
-func (l *partitionLoad) alone() int  { return l.count(func() int { return l.onlyOne }) }
-func (l *partitionLoad) all() int    { return l.count(func() int { return len(l.both) + l.onlyOne }) }
+func (l *partitionLoad) acked() int { return l.count(func() int { return len(l.both) }) }
+func (l *partitionLoad) alone() int { return l.count(func() int { return l.onlyOne }) }
+func (l *partitionLoad) all() int   { return l.count(func() int { return len(l.both) + l.onlyOne }) }
 
 func (l *partitionLoad) count(of func() int) int {
 	l.mu.Lock()

@@ -3,6 +3,7 @@
 package crash
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -106,7 +107,7 @@ func newPartition(t *testing.T) *partition {
 			"brokerIP1", h.addr, "brokerIP2", h.addr, "bindAddress", h.addr, "listenPort", 10911, "haListenPort", 10912,
 			"namesrvAddr", fmt.Sprintf("%s:%d", p.lan.addr, port), "registerNameServerPeriod", 1000,
 			"storePathRootDir", m.store, "storePathCommitLog", filepath.Join(m.store, "commitlog"),
-			"mappedFileSizeCommitLog", 1<<20, "mappedFileSizeConsumeQueue", 20*1000, "maxHashSlotNum", 1000, "maxIndexNum", 20_000,
+			"mappedFileSizeCommitLog", 1<<20, "mappedFileSizeConsumeQueue", 20*1000, "maxHashSlotNum", 5000, "maxIndexNum", 20_000,
 			"slaveReadEnable", true, "diskMaxUsedSpaceRatio", 95,
 			// What a partition does is to be noticed within a round.
 			"haSendHeartbeatInterval", 200, "haHousekeepingInterval", 2000, "slaveTimeout", 500,
@@ -127,6 +128,10 @@ func newPartition(t *testing.T) *partition {
 			WriteQueueNums: partitionQueues, Perm: 6, TopicFilterType: protocol.SingleTag,
 		}, nil)
 		return err == nil && protocol.ResponseCode(answer.Code) == protocol.Success
+	})
+	p.await("the slave knows of the topic", func() bool {
+		answer, err := p.client.ask(p.machines[1].address, protocol.GetAllTopicConfig, nil, nil)
+		return err == nil && bytes.Contains(answer.Body, []byte(partitionTopic))
 	})
 	p.level()
 	p.load = startPartitionLoad(t, p)
