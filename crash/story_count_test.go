@@ -23,7 +23,7 @@ import (
 type storyLog struct {
 	keys   map[slot]string
 	has    map[string]bool // more than keys: those of a topic that was deleted and made again, too
-	broken bool // a file ends with something that is no record
+	broken bool            // a file ends with something that is no record
 }
 
 // readLog walks through the commit log of a broker, record by record, as a recovery does: a file's rest after something
