@@ -14,7 +14,7 @@ import (
 // gap is filled from its beginning, in the very places, and consumers that have not come so far get the messages.
 func (l *Leader) heal(ctx context.Context, slave *Peer) error {
 	for _, gap := range l.opts.Store.Gaps().Log {
-		if slave.end() <= gap.From || offset.Physical(slave.Status.Low) >= gap.From || slave.keepsFree(gap.From) {
+		if slave.end() <= gap.From || offset.Physical(slave.Status.Low) > gap.From || slave.keepsFree(gap.From) {
 			continue
 		}
 		to := min(slave.end(), gap.To)
