@@ -1,0 +1,119 @@
+package sim
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"sync/atomic"
+
+	"github.com/ratchetmq/ratchet/internal/vfs"
+	"github.com/ratchetmq/ratchet/internal/vfs/vfstest"
+)
+
+var errDead = errors.New("the process is dead")
+
+// disk is a model disk as one process has it. When that dies nothing it still does changes anything, and it may die in the
+// midst of any operation.
+type disk struct {
+	*vfstest.Mem
+	dead atomic.Bool
+	left atomic.Int64 // operations until die is called; 0: not to be
+	die  atomic.Pointer[func()]
+}
+
+// setDie lets the process die at its n-th operation from now, and with power its machine.
+func (d *disk) setDie(n int64, power func(), cut bool) {
+	if cut {
+		d.die.Store(&power)
+	}
+	d.left.Store(n)
+}
+
+// op is asked before an operation that changes the disk; half says that this one is the last, and done in part.
+func (d *disk) op() (half bool, err error) {
+	if d.dead.Load() {
+		return false, errDead
+	}
+	if d.left.Load() > 0 && d.left.Add(-1) == 0 {
+		return true, nil
+	}
+	return false, nil
+}
+
+// do carries out an operation that is done or not.
+func (d *disk) do(fn func() error) error {
+	half, err := d.op()
+	switch {
+	case err != nil:
+		return err
+	case half:
+		(*d.die.Load())()
+		return errDead
+	}
+	return fn()
+}
+
+func (d *disk) Open(name string) (vfs.File, error) {
+	f, err := d.Mem.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	return &diskFile{f, d}, nil
+}
+
+func (d *disk) Create(name string) (f vfs.File, err error) {
+	err = d.do(func() error {
+		f, err = d.Mem.Create(name)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &diskFile{f, d}, nil
+}
+
+func (d *disk) MkdirAll(name string) error { return d.do(func() error { return d.Mem.MkdirAll(name) }) }
+func (d *disk) Rename(from, to string) error {
+	return d.do(func() error { return d.Mem.Rename(from, to) })
+}
+func (d *disk) Remove(name string) error { return d.do(func() error { return d.Mem.Remove(name) }) }
+func (d *disk) RemoveAll(name string) error {
+	return d.do(func() error { return d.Mem.RemoveAll(name) })
+}
+func (d *disk) SyncDir(name string) error { return d.do(func() error { return d.Mem.SyncDir(name) }) }
+
+func (d *disk) Lock(name string) (io.Closer, error) {
+	if d.dead.Load() {
+		return nil, errDead
+	}
+	return d.Mem.Lock(name)
+}
+
+func (d *disk) Stat(name string) (fs.FileInfo, error) { return d.Mem.Stat(name) }
+
+type diskFile struct {
+	vfs.File
+	disk *disk
+}
+
+func (f *diskFile) WriteAt(b []byte, off int64) (int, error) {
+	half, err := f.disk.op()
+	switch {
+	case err != nil:
+		return 0, err
+	case half:
+		n, _ := f.File.WriteAt(b[:len(b)/2], off)
+		(*f.disk.die.Load())()
+		return n, errDead
+	}
+	return f.File.WriteAt(b, off)
+}
+
+func (f *diskFile) Sync() error { return f.disk.do(f.File.Sync) }
+func (f *diskFile) Truncate(size int64) error {
+	return f.disk.do(func() error { return f.File.Truncate(size) })
+}
+
+func (f *diskFile) Preallocate(size int64) error {
+	return f.disk.do(func() error { return f.File.Preallocate(size) })
+}

@@ -1,0 +1,20 @@
+// Package sim has no code of its own, only tests: a simulator of a group of brokers. It runs the real store, tables, request
+// handlers and replication on model disks (vfstest), over a model network, in virtual time (testing/synctest), by random
+// schedules of sends, pulls, commits, kills, power cuts, partitions and role switches, and looks on from above: whatever
+// was acknowledged, delivered or committed is noted, and no promise of docs/never-backwards.md may be broken.
+//
+//	go test ./ha/sim                                  1,000 seeds
+//	SIM_SEEDS=1000000 go test -timeout 0 ./ha/sim     a million
+//	SIM_SEEDS=1 SIM_FROM=4711 go test ./ha/sim        one, again
+//	SIM_LOG=1                                         also what the brokers log
+//
+//	network_test.go   hosts, connections, asks; they can be slow, cut, partitioned
+//	disk_test.go      the disk of a process that can die at any operation
+//	broker_test.go    a process: its parts, its start, its three kinds of end
+//	group_test.go     its role in the group, wired as package broker does
+//	plain_test.go     a slave as simple as a Java one, which compares nothing
+//	client_test.go    producers and consumers
+//	ledger_test.go    the view from above, and the promises
+//	schedule_test.go  what happens in a seed
+//	sim_test.go       the seeds, those that ever failed, and the proof that the simulator bites
+package sim
