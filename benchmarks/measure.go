@@ -85,7 +85,7 @@ func dispatched(addr, topic string, queues int32, want int64) error {
 		if total != before {
 			before, since = total, time.Now()
 		}
-		if total >= want || time.Since(since) > 3*time.Second {
+		if total >= want || time.Since(since) > 15*time.Second {
 			return nil
 		}
 		time.Sleep(50 * time.Millisecond)
