@@ -19,6 +19,8 @@ type Survival struct {
 	// Exposed: readers may have seen messages that no slave has. With ASYNC_MASTER always.
 	Exposed bool
 	Epoch   int32 // of its log's end
+	// Doubt: this broker was handing its role over, and does not know what became of it.
+	Doubt bool
 }
 
 // Replica is another broker of the group, as far as it could be asked.
@@ -29,6 +31,7 @@ type Replica struct {
 	Low, End offset.Physical
 	Epoch    int32           // of its log's end; 0: it does not know
 	Leads    bool            // it is an open master
+	Master   bool            // it is a master, open or not
 	Suspect  bool            // it may have lost what it had not flushed, and had shown to readers
 	Forked   offset.Physical // where its log was found to part from this one; 0: it was not
 }
@@ -42,12 +45,13 @@ const (
 	Fetch               // what From has and this broker does not
 	Cut                 // this log at From.Forked, then as before: From's is the later one
 	Open                // serve
+	Yield               // From has taken the role over: follow it
 )
 
 // Decision is an action with its reasons.
 type Decision struct {
 	Action Action
-	From   int    // index of a replica, for Fetch and Cut
+	From   int    // index of a replica, for Fetch, Cut and Yield
 	Why    string // for the operator
 	// What Open is to keep free: the log's positions, the queues' offsets that may have been given out.
 	LogGap, QueueGap bool
@@ -68,6 +72,8 @@ func Decide(own Survival, others []Replica, waited, limit time.Duration, forced 
 		case !r.Answered:
 			silent++
 			behind = append(behind, r.Name)
+		case own.Doubt && r.Master && !forced:
+			return Decision{Action: Yield, From: i, Why: fmt.Sprintf("%s has taken the role over", r.Name)}
 		case r.Leads && !forced:
 			return Decision{Action: Wait, Why: fmt.Sprintf("%s is the master now", r.Name)}
 		case r.Forked > 0:

@@ -98,6 +98,7 @@ func NewGroup(o GroupOptions) *Group {
 		role: s.Role, id: s.ID, configured: fmt.Sprintf("%s %d", s.Role, s.ID),
 	}
 	g.suspect.Store(o.Suspect)
+	g.doubt = o.Memory.Handing() != nil
 	if to, ok := o.Memory.Role(g.configured); ok {
 		if err := g.role.UnmarshalText([]byte(to.Role)); err == nil {
 			g.id = to.ID
@@ -197,11 +198,18 @@ func (g *Group) lead(ctx context.Context, settled func()) error {
 	g.mu.Unlock()
 	if doubt {
 		limit = 1 << 62
+		g.stand(Standing{Master: true, Closed: inDoubt})
+		// Should the slave be about to take the role over, which it asked for last a moment ago, it has done so then.
+		select {
+		case <-time.After(takeOverMoment):
+		case <-ctx.Done():
+			return nil
+		}
 	}
 	leader := NewLeader(LeaderOptions{
 		Store: g.opts.Store, Peers: g.peers, Memory: g.opts.Memory, Metadata: g.opts.Merging, Dial: g.opts.Dial,
 		Sync: sync, Limit: limit, BytesBound: s.MaxUnflushedBytes, MessagesBound: s.MaxUnflushedMessages,
-		Suspect: g.suspect.Load() || doubt || g.opts.Memory.Follows(), Heartbeat: s.HAHeartbeat, Silence: s.HAHousekeeping, Logger: g.opts.Logger,
+		Doubt: doubt, Suspect: g.suspect.Load() || doubt || g.opts.Memory.Follows(), Heartbeat: s.HAHeartbeat, Silence: s.HAHousekeeping, Logger: g.opts.Logger,
 		OnWait: func(why string) {
 			g.stand(Standing{Master: true, Closed: why})
 			settled()
@@ -213,6 +221,10 @@ func (g *Group) lead(ctx context.Context, settled func()) error {
 	g.stand(Standing{Master: true, Closed: leader.Waiting()})
 	defer time.AfterFunc(settleLimit, settled).Stop() // it may have much to fetch
 	exposed, err := leader.Prepare(ctx)
+	var yielded *Yielded
+	if errors.As(err, &yielded) {
+		return g.yield(yielded.To)
+	}
 	if err != nil {
 		settled()
 		<-ctx.Done() // a broken store can be read by nobody who is not told that it is whole

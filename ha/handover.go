@@ -17,6 +17,11 @@ const (
 	drainLook     = 20 * time.Millisecond
 	drainStill    = 5 // looks in a row at which the log has not grown
 	takeOverLimit = 8 * time.Second
+	// takeOverMoment is how long after its last question a slave may take the role over.
+	takeOverMoment = 3 * time.Second
+
+	handsOverTo = "its role is being handed over to "
+	inDoubt     = "it was handing its role over, and what became of that is to be found out"
 )
 
 // Switch makes a slave the master and this master its slave, without loss: no more messages are taken here, the slave gets
@@ -33,7 +38,7 @@ func (g *Group) Switch(ctx context.Context, slave string) error {
 		return fmt.Errorf("%s does not follow this master: %s %s", slave, peer.Status.State, peer.Status.Waiting)
 	}
 	role, id := g.now()
-	g.stand(Standing{Master: true, HandsOver: "its role is being handed over to " + slave})
+	g.stand(Standing{Master: true, HandsOver: handsOverTo + slave})
 	end, err := g.drain(ctx, slave)
 	if err != nil {
 		g.stand(Standing{Master: true})
@@ -43,6 +48,9 @@ func (g *Group) Switch(ctx context.Context, slave string) error {
 		End: int64(end), ID: id, Role: role.String(), Master: g.opts.Addr, Epochs: Starts(g.opts.Memory.Epochs()),
 	}
 	body, err := protocol.Marshal(order)
+	if err == nil {
+		err = g.opts.Memory.HandOver(Handing{To: slave, ID: peer.Status.BrokerID})
+	}
 	if err == nil {
 		err = g.call(ctx, slave, protocol.TakeOver, body)
 	}
@@ -111,6 +119,7 @@ func (g *Group) become(role config.Role, id int64, master string) error {
 
 // reopen is a new turn as master, which asks first whether the other has become it after all.
 func (g *Group) reopen() {
+	g.stand(Standing{Master: true, Closed: inDoubt})
 	g.mu.Lock()
 	g.doubt = true
 	end := g.turn
@@ -140,10 +149,37 @@ func (g *Group) TakeOver(ctx context.Context, order protocol.TakeOverRequest) er
 		return err
 	}
 	g.suspect.Store(false)
+	if err := g.stillOffered(ctx, order.Master); err != nil {
+		return err
+	}
 	if err := g.become(role, order.ID, ""); err != nil {
 		return err
 	}
 	return g.opens(ctx)
+}
+
+// stillOffered asks the old master whether it still hands its role over: the order may be one that it has given up meanwhile.
+func (g *Group) stillOffered(ctx context.Context, master string) error {
+	began := time.Now()
+	peer := g.peers.Ask(ctx, master)
+	switch {
+	case peer.Err != nil:
+		return fmt.Errorf("ask %s again: %w", master, peer.Err)
+	case peer.Status.Waiting != handsOverTo+g.opts.Addr:
+		return fmt.Errorf("%s does not hand its role over any more", master)
+	case time.Since(began) > takeOverMoment/2:
+		return fmt.Errorf("%s took too long to answer", master)
+	}
+	return nil
+}
+
+// yield makes this broker, which did not know what had become of its role, the slave of the one that has it.
+func (g *Group) yield(to string) error {
+	id := int64(1)
+	if h := g.opts.Memory.Handing(); h != nil {
+		id = h.ID
+	}
+	return g.become(config.Slave, id, to)
 }
 
 // opens waits until this broker is an open master.

@@ -28,6 +28,7 @@ type LeaderOptions struct {
 	MessagesBound int64
 	// Suspect: what was not flushed before the start may be gone, see Memory.Awake.
 	Suspect   bool
+	Doubt     bool             // see Survival
 	OnWait    func(why string) // called when the reason to wait is a new one; may be nil
 	Heartbeat time.Duration    // [5 s]
 	Silence   time.Duration    // [20 s]
@@ -92,7 +93,7 @@ const askPause = 500 * time.Millisecond
 // seen, or may see now, what no slave has. An error means that ctx is done, or that the store has failed.
 func (l *Leader) Prepare(ctx context.Context) (exposed bool, err error) {
 	began := time.Now()
-	own := Survival{Suspect: l.opts.Suspect, Exposed: l.opts.Memory.Exposed() || !l.opts.Sync}
+	own := Survival{Suspect: l.opts.Suspect, Doubt: l.opts.Doubt, Exposed: l.opts.Memory.Exposed() || !l.opts.Sync}
 	wasEmpty := l.opts.Store.Written() == 0
 	forks := map[string]offset.Physical{}
 	var peers []Peer
@@ -118,6 +119,8 @@ func (l *Leader) Prepare(ctx context.Context) (exposed bool, err error) {
 		case Cut:
 			_, err = l.opts.Store.Truncate(others[d.From].Forked)
 			delete(forks, peers[d.From].Addr)
+		case Yield:
+			return false, &Yielded{peers[d.From].Addr}
 		case Wait:
 			err = errors.New(d.Why)
 		}
@@ -136,6 +139,11 @@ func (l *Leader) Prepare(ctx context.Context) (exposed bool, err error) {
 		}
 	}
 }
+
+// Yielded is Prepare's error when another broker has taken the role over.
+type Yielded struct{ To string }
+
+func (y *Yielded) Error() string { return y.To + " has taken the role over" }
 
 // waits notes what keeps the master closed, and logs it when it is new.
 func (l *Leader) waits(d Decision, err error) {
@@ -165,6 +173,7 @@ func replicas(peers []Peer, forks map[string]offset.Physical) []Replica {
 		list[i].Low, list[i].End = offset.Physical(p.Status.Low), p.end()
 		list[i].Epoch = lastEpoch(Epochs(p.Status.Epochs))
 		list[i].Leads, list[i].Suspect = p.leads(), p.Status.Suspect
+		list[i].Master = p.Status.Role != slaveRole
 		list[i].Forked = forks[p.Addr]
 	}
 	return list

@@ -29,6 +29,7 @@ type record struct {
 	Epochs  []Epoch  `json:"epochs"`  // in order
 	Peers   []string `json:"peers"`   // addresses of brokers of the group, ever seen
 	Role    *Switch  `json:"role,omitempty"`
+	Handing *Handing `json:"handing,omitempty"`
 }
 
 // Switch is a role that an operator's command gave a broker. It holds until the configuration says something else than it
@@ -37,6 +38,13 @@ type Switch struct {
 	Configured string `json:"configured"` // role and id in the file, when it was switched
 	Role       string `json:"role"`
 	ID         int64  `json:"id"`
+}
+
+// Handing is a role that is being handed over: the slave that is to be the master, and the id that this broker then has. Until
+// it is known what became of it, this broker may not be the master any more.
+type Handing struct {
+	To string `json:"to"`
+	ID int64  `json:"id"`
 }
 
 // Memory keeps the record, durably: a change is on the disk when the method returns. It is a file of Ratchet's own,
@@ -111,7 +119,7 @@ func (m *Memory) Awake(boot string, clean, synced bool, lost func() bool) (suspe
 // beginning are forgotten.
 func (m *Memory) Opened(low, end offset.Physical, exposed bool) error {
 	return m.change(func(r *record) {
-		r.Suspect, r.Exposed, r.Follows = false, exposed, false
+		r.Suspect, r.Exposed, r.Follows, r.Handing = false, exposed, false, nil
 		r.Epochs = append(r.Epochs, Epoch{lastEpoch(r.Epochs) + 1, end})
 		for len(r.Epochs) > 1 && (r.Epochs[1].Start <= low || r.Epochs[1].Start == r.Epochs[0].Start) {
 			r.Epochs = r.Epochs[1:]
@@ -222,5 +230,13 @@ func (m *Memory) Role(configured string) (Switch, bool) {
 
 // SetRole remembers a switch.
 func (m *Memory) SetRole(s Switch) error {
-	return m.change(func(r *record) { r.Role = &s })
+	return m.change(func(r *record) { r.Role, r.Handing = &s, nil })
 }
+
+// HandOver notes that the role is about to be given away; SetRole and Opened end that.
+func (m *Memory) HandOver(h Handing) error {
+	return m.change(func(r *record) { r.Handing = &h })
+}
+
+// Handing is the role that is being handed over, nil when none is.
+func (m *Memory) Handing() *Handing { return m.get().Handing }
