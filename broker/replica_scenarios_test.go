@@ -3,7 +3,9 @@ package broker_test
 import (
 	"encoding/binary"
 	"fmt"
+	"io"
 	"net"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -204,6 +206,21 @@ func TestScenario2_17(t *testing.T) {
 		require.Eventually(t, func() bool { return len(master.replica().Slaves) == 0 }, waitLimit, waitStep)
 	}
 	require.NotEmpty(t, master.bodies("T", 0, 0))
+}
+
+// TestRefusedReplicasAreLeft closes the connection of one that can't be a replica, at once.
+func TestRefusedReplicasAreLeft(t *testing.T) {
+	master := newPeer(t, "brokerRole=SYNC_MASTER")
+	for _, says := range []uint64{1 << 63, 0xF052415443484554} { // a negative request; a greeting, and then none
+		conn, err := net.Dial("tcp", master.replica().HAAddr)
+		require.NoError(t, err)
+		defer conn.Close()
+		_, err = conn.Write(append(binary.BigEndian.AppendUint64(nil, says), 0, 0, 0, 1, 'x'))
+		require.NoError(t, err)
+		require.NoError(t, conn.SetReadDeadline(time.Now().Add(waitLimit)))
+		_, err = io.ReadAll(conn)
+		require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
+	}
 }
 
 // Nothing is sent for a long time: the connection stays, on both sides of three times their patience.

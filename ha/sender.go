@@ -134,6 +134,7 @@ type feed struct {
 func (s *Sender) serve(ctx context.Context, conn net.Conn) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	defer func() { _ = conn.Close() }()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	addr := conn.RemoteAddr().String()
 	who, err := s.greet(conn)
