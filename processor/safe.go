@@ -73,14 +73,14 @@ func (s *safety) wait(r *remoting.Request, reply protocol.Reply, end offset.Phys
 			// The log is broken or closing: the message may be lost, so the sender must not believe in it.
 			failed := errorReply(err)
 			failed.Extra = u.reply.Extra
-			u.request.Reply(failed)
+			u.request.ReplyLater(failed)
 			return
 		}
 		if replicate {
 			s.replicate(u.request, u.reply, end)
 			return
 		}
-		u.request.Reply(u.reply)
+		u.request.ReplyLater(u.reply)
 	})
 }
 
@@ -134,7 +134,7 @@ func (s *safety) expire(now time.Time) (next time.Time, any bool) {
 	for _, u := range late {
 		if u.answered.CompareAndSwap(false, true) {
 			u.reply.Code, u.reply.Remark = protocol.FlushDiskTimeout, errFlushTimeout.Error()
-			u.request.Reply(u.reply)
+			u.request.ReplyLater(u.reply)
 		}
 	}
 	return next, any
