@@ -119,12 +119,16 @@ func (s *Store) appendLocked(msgs []Message) (a Appended, wait offset.Physical, 
 		return a, 0, err
 	}
 	end := s.log.written.load()
-	if wait := s.tooMuchUnflushed(end); wait > 0 {
-		return a, wait, nil
-	}
 	size := s.encodedSize(msgs)
 	if size+message.BlankSize > s.log.size {
 		return a, 0, fmt.Errorf("%w: records of %d bytes, a segment has %d", ErrTooLarge, size, s.log.size)
+	}
+	grows := size
+	if room := s.log.size - int64(end)%s.log.size; size+message.BlankSize > room {
+		grows += room
+	}
+	if wait := s.tooMuchUnflushed(end, grows, int64(len(msgs))); wait > 0 {
+		return a, wait, nil
 	}
 	seg, pos, err := s.place(end, size)
 	if err != nil {
@@ -154,13 +158,16 @@ func (s *Store) appendable() error {
 	return nil
 }
 
-// tooMuchUnflushed is the position that has to be flushed before anything more is appended, 0 when nothing has to. end is
-// the log's. The put lock is held.
-func (s *Store) tooMuchUnflushed(end offset.Physical) offset.Physical {
-	if bound := s.opts.MaxUnflushedBytes; bound > 0 && int64(end-s.log.flushed.load()) > bound {
-		return end - offset.Physical(bound)
+// tooMuchUnflushed is the position that has to be flushed before so much more is appended, 0 when nothing has to. The bounds
+// hold for what is unflushed afterwards, as what a power cut takes is reckoned with them; only what is more by itself is
+// appended when nothing else is unflushed. end is the log's. The put lock is held.
+func (s *Store) tooMuchUnflushed(end offset.Physical, bytes, messages int64) offset.Physical {
+	unflushed := int64(end - s.log.flushed.load())
+	if bound := s.opts.MaxUnflushedBytes; bound > 0 && unflushed > 0 && unflushed+bytes > bound {
+		return min(end, end+offset.Physical(bytes-bound))
 	}
-	if bound := s.opts.MaxUnflushedMessages; bound > 0 && s.log.messages.Load()-s.log.flushedMessages.Load() >= bound {
+	unflushed = s.log.messages.Load() - s.log.flushedMessages.Load()
+	if bound := s.opts.MaxUnflushedMessages; bound > 0 && unflushed > 0 && unflushed+messages > bound {
 		return end
 	}
 	return 0

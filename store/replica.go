@@ -145,7 +145,7 @@ func (s *Store) replicaLocked(pos offset.Physical, b []byte, kind replicaKind) (
 	if end != pos {
 		return 0, fmt.Errorf("%w: the log ends at %d", ErrOrder, end)
 	}
-	if wait := s.tooMuchUnflushed(end); wait > 0 {
+	if wait := s.tooMuchUnflushed(end, int64(len(b)), 1); wait > 0 {
 		return wait, nil
 	}
 	seg, err := s.log.ensure(pos)
