@@ -5,6 +5,7 @@ package conformance
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -26,15 +27,7 @@ func ends(t *testing.T, conn net.Conn) {
 	require.NoError(t, conn.SetReadDeadline(time.Now().Add(ownerStart)))
 	_, err := io.Copy(io.Discard, conn)
 	var late net.Error
-	if err != nil {
-		require.False(t, asTimeout(err, &late), "the connection is still there")
-	}
-}
-
-func asTimeout(err error, into *net.Error) bool {
-	e, ok := err.(net.Error)
-	*into = e
-	return ok && e.Timeout()
+	require.False(t, errors.As(err, &late) && late.Timeout(), "the connection is still there")
 }
 
 // logs waits until the owner's log has a line with the words.
@@ -81,8 +74,10 @@ func TestHostileSlaves(t *testing.T) {
 			{"noise", "", noise},
 			{"a greeting that is too large", "no greeting of a broker of ours", append(bytes.Clone(greeting), 0xff, 0xff, 0xff, 0xff)},
 			{"a greeting that is no JSON", "no greeting of a broker of ours", append(bytes.Clone(greeting), 0, 0, 0, 4, 'o', 'o', 'p', 's')},
-			{"a greeting from another group", "not of elsewhere",
-				append(append(bytes.Clone(greeting), 0, 0, 0, 26), `{"brokerName":"elsewhere"}`...)},
+			{
+				"a greeting from another group", "not of elsewhere",
+				append(append(bytes.Clone(greeting), 0, 0, 0, 26), `{"brokerName":"elsewhere"}`...),
+			},
 			{"half a request", "i/o timeout", []byte{0, 0, 0}},
 			{"a request far behind the end", "", append(report(1<<50), report(1<<50)...)},
 		} {

@@ -91,6 +91,8 @@ func TestDecideKeepsThePromises(t *testing.T) {
 						require.Greater(t, others[d.From].End, own.End)
 					case Cut:
 						require.Greater(t, others[d.From].Epoch, own.Epoch)
+					case Yield:
+						require.Fail(t, "only a broker that has begun to hand over gives its role up")
 					case Open:
 						opened++
 						for _, r := range others {

@@ -1,9 +1,12 @@
 package sim
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"io/fs"
+	"math/rand/v2"
+	"strings"
 	"sync/atomic"
 
 	"github.com/ratchetmq/ratchet/internal/vfs"
@@ -27,6 +30,38 @@ func (d *disk) setDie(n int64, power func(), cut bool) {
 		d.die.Store(&power)
 	}
 	d.left.Store(n)
+}
+
+// after is the disk as the end of the process, or of the machine, leaves it. Of what was not synced of the log the
+// beginning is kept, up to some page, and nothing behind: a log that is damaged in its midst is not simulated.
+func (d *disk) after(keep vfstest.Keep, seed uint64) *vfstest.Mem {
+	left := d.CrashClone(keep, seed)
+	if keep != vfstest.KeepSome {
+		return left
+	}
+	all, synced := d.CrashClone(vfstest.KeepAll, seed), d.CrashClone(vfstest.KeepNothing, seed)
+	rnd, lost := rand.New(rand.NewPCG(seed, 2)), false
+	for _, path := range all.Files() {
+		if !strings.HasPrefix(path, root+"/commitlog/") {
+			continue
+		}
+		kept, err := synced.ReadFile(path)
+		if err != nil {
+			continue // its name was not synced
+		}
+		data, _ := all.ReadFile(path)
+		for at := 0; at < len(data); at += vfstest.PageSize {
+			page, old := data[at:min(at+vfstest.PageSize, len(data))], kept[min(at, len(kept)):min(at+vfstest.PageSize, len(kept))]
+			if bytes.Equal(page, old) {
+				continue
+			}
+			if lost = lost || rnd.IntN(3) == 0; lost {
+				clear(page[copy(page, old):])
+			}
+		}
+		left.WriteFile(path, data)
+	}
+	return left
 }
 
 // op is asked before an operation that changes the disk; half says that this one is the last, and done in part.
@@ -73,6 +108,7 @@ func (d *disk) Create(name string) (f vfs.File, err error) {
 }
 
 func (d *disk) MkdirAll(name string) error { return d.do(func() error { return d.Mem.MkdirAll(name) }) }
+
 func (d *disk) Rename(from, to string) error {
 	return d.do(func() error { return d.Mem.Rename(from, to) })
 }
@@ -80,6 +116,7 @@ func (d *disk) Remove(name string) error { return d.do(func() error { return d.M
 func (d *disk) RemoveAll(name string) error {
 	return d.do(func() error { return d.Mem.RemoveAll(name) })
 }
+
 func (d *disk) SyncDir(name string) error { return d.do(func() error { return d.Mem.SyncDir(name) }) }
 
 func (d *disk) Lock(name string) (io.Closer, error) {

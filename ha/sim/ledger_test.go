@@ -81,7 +81,6 @@ type record struct {
 	sum  uint32
 	id   string
 	place
-	topicOther bool
 }
 
 func newLedger(c *cluster) *ledger {
@@ -213,6 +212,9 @@ func (l *ledger) loses(f *fate, host int) {
 func (l *ledger) died(*process, bool) {}
 func (l *ledger) stopped(p *process)  { l.note("host %d has stopped", p.n.host) }
 
+// asking is how old an answer may be that a master opens on: others are asked at once, and one that is silent is waited for.
+const asking = 4 * time.Second
+
 // opened is told of a master that is about to serve (P5).
 func (l *ledger) opened(p *process) {
 	if p.dead.Load() {
@@ -221,7 +223,7 @@ func (l *ledger) opened(p *process) {
 	away := map[int]bool{}
 	for _, n := range l.c.nodes {
 		q := n.process()
-		if q == nil || !q.up.Load() || !l.c.net.joined(n.host, p.n.host) {
+		if q == nil || !q.up.Load() || time.Since(time.Unix(0, q.since.Load())) < asking || !l.c.net.joinedFor(n.host, p.n.host, asking) {
 			away[n.host] = true
 		}
 	}
