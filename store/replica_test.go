@@ -293,3 +293,29 @@ func TestRefillBringsBackWhatWasLost(t *testing.T) {
 		require.Equal(t, lost, gaps.Log[0].From)
 	}
 }
+
+// TestRefillOfAllThatAQueueHad: readers had been told that it begins behind the gap.
+func TestRefillOfAllThatAQueueHad(t *testing.T) {
+	full, master := mustOpen(t, small(vfstest.New())), mustOpen(t, small(vfstest.New()))
+	put(t, full, text("T", 0, "lost"))
+	lost := full.Written()
+	_, err := master.Leave(Lost{
+		Log: lost, Queue: func(_ string, _ int32, next offset.Queue) offset.Queue { return next + 10 },
+		Others: []QueueSpan{{Topic: "T", Queue: 0, To: 10}},
+	})
+	require.NoError(t, err)
+	put(t, master, text("T", 0, "new"))
+	level(t, master)
+	before, ok := master.Bounds("T", 0)
+	require.True(t, ok)
+	require.Positive(t, before.Low)
+
+	b := make([]byte, lost)
+	_, err = full.ReadLog(0, b)
+	require.NoError(t, err)
+	require.NoError(t, master.Refill(0, b, false))
+	after, _ := master.Bounds("T", 0)
+	require.Zero(t, after.Low)
+	require.Equal(t, before.High, after.High)
+	require.Equal(t, []string{"lost", "new"}, bodies(readQueue(t, master, "T", 0)))
+}

@@ -92,6 +92,9 @@ func (r *round) publish() {
 		if from > high && q.low.Load() == high {
 			q.low.Store(from)
 		}
+		if from < q.low.Load() { // what a gap had kept free, or a log that a slave gets anew
+			q.low.Store(from)
+		}
 		q.high.Store(max(high, end))
 	}
 }
