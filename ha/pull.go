@@ -176,11 +176,10 @@ type intake struct {
 
 // run reads until the connection ends, or until is reached. Reports go out while nothing comes, too.
 func (in *intake) run(ctx context.Context, until offset.Physical) error {
-	have := make(chan offset.Physical)
+	have := make(chan offset.Physical, 1)
 	ended := make(chan error, 1)
-	stop := make(chan struct{})
 	var reading sync.WaitGroup
-	reading.Go(func() { ended <- in.read(have, stop) })
+	reading.Go(func() { ended <- in.read(have) })
 	tick := time.NewTicker(in.heartbeat)
 	defer tick.Stop()
 	at, err := in.reported, error(nil)
@@ -191,19 +190,21 @@ func (in *intake) run(ctx context.Context, until offset.Physical) error {
 		case <-tick.C:
 			err = in.report(ctx, at, true)
 		case err = <-ended:
+			if until >= 0 && in.safe() >= until {
+				return nil
+			}
 			return err
 		case <-ctx.Done():
 			err = ctx.Err()
 		}
 	}
-	close(stop)
 	_ = in.conn.Close()
 	reading.Wait() // take must not go on when this function has returned
 	return err
 }
 
-// read takes frames, and says after each what is here.
-func (in *intake) read(have chan<- offset.Physical, stop <-chan struct{}) error {
+// read takes frames, and says after each what is here. It does not wait for that to be reported: what comes next replaces it.
+func (in *intake) read(have chan offset.Physical) error {
 	for {
 		if err := in.conn.SetReadDeadline(time.Now().Add(in.silence)); err != nil {
 			return err
@@ -227,10 +228,10 @@ func (in *intake) read(have chan<- offset.Physical, stop <-chan struct{}) error 
 			in.puller.end(f.end)
 		}
 		select {
-		case have <- in.safe():
-		case <-stop:
-			return nil
+		case <-have:
+		default:
 		}
+		have <- in.safe() // there is room: nobody else puts anything in
 	}
 }
 

@@ -144,7 +144,7 @@ func (s *Sender) serve(ctx context.Context, conn net.Conn) {
 	}
 	f := &feed{
 		Sender: s, conn: conn, who: who, link: s.opts.Replicas.add(cmp.Or(who.Addr, addr)), shares: make(chan struct{}),
-		buf: make([]byte, ownHead+s.opts.Batch),
+		buf: make([]byte, ownHead+s.batch(who)),
 	}
 	defer s.opts.Replicas.remove(f.link)
 	defer s.knows(f, cancel)()
@@ -154,6 +154,17 @@ func (s *Sender) serve(ctx context.Context, conn net.Conn) {
 	both.Go(func() { cancel(f.run(ctx)) })
 	both.Wait()
 	s.log.Info("HA connection ended", "addr", addr, "broker", who.Addr, "err", context.Cause(ctx))
+}
+
+// ownBatch is what a broker of ours is sent at once at most, when there is as much: a Java slave stores no frame that is
+// larger than it expects.
+const ownBatch = 256 << 10
+
+func (s *Sender) batch(who Reader) int {
+	if who.Own {
+		return max(s.opts.Batch, ownBatch)
+	}
+	return s.opts.Batch
 }
 
 // greet reads what the other side wants, and answers a broker of ours.
