@@ -9,6 +9,7 @@ import (
 	"github.com/ratchetmq/ratchet/internal/config"
 	"github.com/ratchetmq/ratchet/internal/offset"
 	"github.com/ratchetmq/ratchet/protocol"
+	"github.com/ratchetmq/ratchet/store"
 )
 
 const (
@@ -46,6 +47,9 @@ func (g *Group) Switch(ctx context.Context, slave string) error {
 	}
 	order := protocol.TakeOverRequest{
 		End: int64(end), ID: id, Role: role.String(), Master: g.opts.Addr, Epochs: Starts(g.opts.Memory.Epochs()),
+	}
+	for _, gap := range g.opts.Store.Gaps().Queues {
+		order.Queues = append(order.Queues, protocol.QueueFree{Topic: gap.Topic, Queue: gap.Queue, To: int64(gap.To)})
 	}
 	body, err := protocol.Marshal(order)
 	if err == nil {
@@ -142,6 +146,9 @@ func (g *Group) TakeOver(ctx context.Context, order protocol.TakeOverRequest) er
 	if err := g.opts.Metadata.Fetch(ctx, order.Master, AsSlave); err != nil {
 		return fmt.Errorf("tables of %s: %w", order.Master, err)
 	}
+	if err := g.keepFree(order.Queues); err != nil {
+		return err
+	}
 	if err := g.opts.Memory.Adopt(Epochs(order.Epochs)); err != nil {
 		return err
 	}
@@ -156,6 +163,16 @@ func (g *Group) TakeOver(ctx context.Context, order protocol.TakeOverRequest) er
 		return err
 	}
 	return g.opens(ctx)
+}
+
+// keepFree keeps the places free that the old master did: no message shows a slave that they are.
+func (g *Group) keepFree(queues []protocol.QueueFree) error {
+	lost := store.Lost{Queue: func(_ string, _ int32, next offset.Queue) offset.Queue { return next }}
+	for _, q := range queues {
+		lost.Others = append(lost.Others, store.QueueSpan{Topic: q.Topic, Queue: q.Queue, To: offset.Queue(q.To)})
+	}
+	_, err := g.opts.Store.Leave(lost)
+	return err
 }
 
 // stillOffered asks the old master whether it still hands its role over: the order may be one that it has given up meanwhile.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"slices"
 	"sync"
@@ -97,6 +98,7 @@ func (l *Leader) Prepare(ctx context.Context) (exposed bool, err error) {
 	wasEmpty := l.opts.Store.Written() == 0
 	forks := map[string]offset.Physical{}
 	var peers []Peer
+	sound := offset.Physical(math.MaxInt64) // damage from here on is none any more
 	for {
 		peers = l.opts.Peers.All(ctx)
 		own.Low, own.End, own.Epoch = l.opts.Store.Low(), l.opts.Store.Written(), l.opts.Memory.Epoch()
@@ -107,6 +109,14 @@ func (l *Leader) Prepare(ctx context.Context) (exposed bool, err error) {
 		l.mu.Lock()
 		forced := l.forced
 		l.mu.Unlock()
+		if at, ok := l.spoiled(own, peers, sound); ok && !forced {
+			l.log.Error("what is damaged here is fetched from a replica, with all behind it", "phy", int64(at), "before", int64(own.End))
+			if _, err := l.opts.Store.Truncate(at); err != nil {
+				return false, err
+			}
+			sound = at
+			continue
+		}
 		d := Decide(own, others, time.Since(began), l.opts.Limit, forced)
 		switch d.Action {
 		case Open:
@@ -138,6 +148,28 @@ func (l *Leader) Prepare(ctx context.Context) (exposed bool, err error) {
 			return false, ctx.Err()
 		}
 	}
+}
+
+// spoiled is where this log begins to be damaged, though a replica has what stood there. All from there on is given up for what
+// the replica has: who kept the part behind the damage would find the replica parted from this log, and neither could mend
+// the other. If it was a power cut, that part was not flushed; else the replica must have it. below is where damage does
+// not count any more.
+func (l *Leader) spoiled(own Survival, peers []Peer, below offset.Physical) (offset.Physical, bool) {
+	for i := range peers {
+		if peers[i].leads() {
+			return 0, false
+		}
+	}
+	for _, d := range l.opts.Store.Damaged() {
+		has := func(p Peer) bool {
+			return p.Err == nil && offset.Physical(p.Status.Low) <= d.From && p.end() > d.From && !p.keepsFree(d.From) &&
+				(own.Suspect || p.end() >= own.End)
+		}
+		if d.From < below && slices.ContainsFunc(peers, has) {
+			return d.From, true
+		}
+	}
+	return 0, false
 }
 
 // Yielded is Prepare's error when another broker has taken the role over.

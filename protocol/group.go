@@ -78,10 +78,18 @@ type SwitchRequest struct {
 	Slave string `json:"slave"`
 }
 
+// QueueFree says that the next message of a queue gets an offset that is not below To: others were given out and lost.
+type QueueFree struct {
+	Topic string `json:"topic"`
+	Queue int32  `json:"queueId"`
+	To    int64  `json:"to"`
+}
+
 // TakeOverRequest says how long the log is that the new master must have, and what the old one is.
 type TakeOverRequest struct {
 	End    int64        `json:"end"`
 	Epochs []EpochStart `json:"epochs"`
+	Queues []QueueFree  `json:"queues,omitempty"`
 	ID     int64        `json:"brokerId"`
 	Role   string       `json:"role"`
 	Master string       `json:"master"` // address of the old one
