@@ -37,6 +37,9 @@ func NewServer(command []string, log, ready string, ports ...int) *Server {
 // Down is closed when the process ends unasked.
 func (s *Server) Down() <-chan struct{} { return s.down }
 
+// PID is that of the running process.
+func (s *Server) PID() int { return s.cmd.Process.Pid }
+
 // State is how the process has ended.
 func (s *Server) State() *os.ProcessState { return s.cmd.ProcessState }
 
