@@ -46,6 +46,7 @@ type settings struct {
 	batch      int // of an HA frame
 	limit      time.Duration
 	weak       weakness
+	damage     bool // a power cut can leave the log damaged in its midst, see disk.after
 }
 
 // node is a machine: its disk, and the process on it, if any.
@@ -54,12 +55,13 @@ type node struct {
 	host         int
 	addr, haAddr string
 
-	mu      sync.Mutex
-	disk    *vfstest.Mem    // guarded by mu
-	boot    int             // guarded by mu
-	wiped   bool            // guarded by mu; since then it was not level with another
-	p       *process        // guarded by mu; nil: none runs
-	flushed offset.Physical // guarded by mu; of the log, when the last process ended
+	mu        sync.Mutex
+	disk      *vfstest.Mem       // guarded by mu
+	boot      int                // guarded by mu
+	wiped     bool               // guarded by mu; since then it was not level with another
+	p         *process           // guarded by mu; nil: none runs
+	flushed   offset.Physical    // guarded by mu; of the log, when the last process ended
+	committed map[progress]int64 // guarded by mu; when the last process was killed
 }
 
 func (n *node) process() *process {
@@ -78,8 +80,9 @@ type process struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	done   chan struct{}
-	up     atomic.Bool // it answers
-	dead   atomic.Bool // it was killed: nothing comes out of it any more
+	up     atomic.Bool  // it answers
+	since  atomic.Int64 // when it began to, ns
+	dead   atomic.Bool  // it was killed: nothing comes out of it any more
 	log    *slog.Logger
 
 	store     *store.Store
@@ -93,7 +96,8 @@ type process struct {
 	replicas  *ha.Replicas
 	group     member
 
-	walked walk // by the ledger
+	walked walk               // by the ledger
+	acked  map[progress]int64 // commits that were answered; guarded by the node's mu
 }
 
 // start begins a process on a node that has none.
@@ -106,7 +110,7 @@ func (n *node) start() {
 	n.c.lives++
 	p := &process{
 		n: n, c: n.c, number: n.c.lives, disk: &disk{Mem: n.disk}, boot: fmt.Sprintf("boot-%d-%d", n.host, n.boot),
-		done: make(chan struct{}), log: n.c.log.With("host", n.host, "life", n.c.lives),
+		done: make(chan struct{}), acked: map[progress]int64{}, log: n.c.log.With("host", n.host, "life", n.c.lives),
 	}
 	kill := func() { p.crash(vfstest.KeepAll, false) }
 	p.disk.die.Store(&kill)
@@ -129,7 +133,7 @@ func (p *process) crash(keep vfstest.Keep, power bool) {
 	}
 	p.c.ledger.note("host %d dies: power=%v keep=%v", n.host, power, keep)
 	p.disk.dead.Store(true)
-	n.disk = p.disk.CrashClone(keep, p.c.seed^uint64(p.number))
+	n.disk = p.disk.after(keep, p.c.set.damage, p.c.seed^uint64(p.number))
 	if p.up.Load() {
 		n.flushed = p.store.Flushed()
 	}
@@ -137,7 +141,7 @@ func (p *process) crash(keep vfstest.Keep, power bool) {
 		n.boot++
 		p.c.ledger.powerCut(n.host, n.flushed)
 	}
-	p.c.ledger.died(p, power)
+	p.c.ledger.ends(p, power)
 	n.p = nil
 	p.c.net.drop(n.host, power)
 	p.cancel()
@@ -167,7 +171,8 @@ func (p *process) main() {
 		if p.store != nil {
 			n.flushed = p.store.Flushed()
 		}
-		p.c.ledger.stopped(p)
+		p.c.ledger.note("host %d has stopped", n.host)
+		n.committed = nil
 		p.dead.Store(true)
 		n.p = nil
 		p.c.net.drop(n.host, false)
@@ -278,6 +283,7 @@ func (p *process) serve() error {
 		defer stopProcessor()
 		return p.group.Run(frontCtx, func() {})
 	})
+	p.since.Store(time.Now().UnixNano())
 	p.up.Store(!p.dead.Load())
 	err := front.Wait()
 	p.up.Store(false) // the server has ended

@@ -209,6 +209,7 @@ func (c *cluster) commit(k *consumer) {
 		code := protocol.ResponseCode(resp.Code)
 		c.ledger.note("%v commits %d on host %d: %s", k.progress, k.at, host, code)
 		if code == protocol.Success {
+			c.ledger.commits(p, k.progress, k.at)
 			return
 		}
 		if later := []protocol.ResponseCode{protocol.ServiceNotAvailable, protocol.TopicNotExist, protocol.SubscriptionGroupNotExist}; !slices.Contains(later, code) &&

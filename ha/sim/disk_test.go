@@ -32,11 +32,11 @@ func (d *disk) setDie(n int64, power func(), cut bool) {
 	d.left.Store(n)
 }
 
-// after is the disk as the end of the process, or of the machine, leaves it. Of what was not synced of the log the
-// beginning is kept, up to some page, and nothing behind: a log that is damaged in its midst is not simulated.
-func (d *disk) after(keep vfstest.Keep, seed uint64) *vfstest.Mem {
+// after is the disk as the end of the process, or of the machine, leaves it. Unless damage is wanted, the beginning of what
+// was not synced of the log is kept, up to some page, and nothing behind.
+func (d *disk) after(keep vfstest.Keep, damage bool, seed uint64) *vfstest.Mem {
 	left := d.CrashClone(keep, seed)
-	if keep != vfstest.KeepSome {
+	if keep != vfstest.KeepSome || damage {
 		return left
 	}
 	all, synced := d.CrashClone(vfstest.KeepAll, seed), d.CrashClone(vfstest.KeepNothing, seed)

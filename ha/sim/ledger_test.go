@@ -209,8 +209,40 @@ func (l *ledger) loses(f *fate, host int) {
 	}
 }
 
-func (l *ledger) died(*process, bool) {}
-func (l *ledger) stopped(p *process)  { l.note("host %d has stopped", p.n.host) }
+// ends notes what was committed at a broker whose process ends while its machine goes on. n.mu is held.
+func (l *ledger) ends(p *process, power bool) {
+	p.n.committed = nil
+	if power || !p.up.Load() {
+		return
+	}
+	p.n.committed = map[progress]int64{}
+	for of, at := range p.acked { // what is in memory may not have come to the disk, and was not answered then
+		now, _ := p.offsets.Query(of.group, of.topic, of.queue)
+		p.n.committed[of] = min(at, int64(now))
+	}
+}
+
+// commits notes a commit that a broker has answered for.
+func (l *ledger) commits(p *process, of progress, at int64) {
+	p.n.mu.Lock()
+	defer p.n.mu.Unlock()
+	if !p.dead.Load() {
+		p.acked[of] = at
+	}
+}
+
+// returned holds P4 against a master that serves again: nobody can have committed since.
+func (l *ledger) returned(p *process) {
+	p.n.mu.Lock()
+	before := p.n.committed
+	p.n.committed = nil
+	p.n.mu.Unlock()
+	for of, least := range before {
+		if at, _ := p.offsets.Query(of.group, of.topic, of.queue); int64(at) < least && !p.dead.Load() {
+			l.violate("P4", "host %d returns with %d for %v, it had %d", p.n.host, at, of, least)
+		}
+	}
+}
 
 // asking is how old an answer may be that a master opens on: others are asked at once, and one that is silent is waited for.
 const asking = 4 * time.Second
@@ -232,6 +264,7 @@ func (l *ledger) opened(p *process) {
 	l.gone[p.number] = away
 	l.mu.Unlock()
 	l.ahead(p)
+	l.returned(p)
 }
 
 func keys(m map[int]bool) (list []int) {

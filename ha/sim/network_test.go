@@ -29,6 +29,7 @@ type network struct {
 
 	mu      sync.Mutex
 	parted  map[[2]int]bool       // guarded by mu; the lower host first
+	when    map[[2]int]time.Time  // guarded by mu; of the last change of it
 	slow    map[int]time.Duration // guarded by mu; by receiving host
 	conns   map[*end]bool         // guarded by mu; one end of each connection
 	ports   map[string]*listener  // guarded by mu; HA ports
@@ -38,7 +39,7 @@ type network struct {
 
 func newNetwork(seed uint64) *network {
 	return &network{
-		seed: seed, parted: map[[2]int]bool{}, slow: map[int]time.Duration{}, conns: map[*end]bool{},
+		seed: seed, parted: map[[2]int]bool{}, when: map[[2]int]time.Time{}, slow: map[int]time.Duration{}, conns: map[*end]bool{},
 		ports: map[string]*listener{}, change: make(chan struct{}),
 	}
 }
@@ -48,7 +49,9 @@ func pairOf(a, b int) [2]int { return [2]int{min(a, b), max(a, b)} }
 func (n *network) part(a, b int, parted bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.parted[pairOf(a, b)] = parted
+	if n.parted[pairOf(a, b)] != parted {
+		n.parted[pairOf(a, b)], n.when[pairOf(a, b)] = parted, time.Now()
+	}
 	close(n.change)
 	n.change = make(chan struct{})
 }
@@ -57,6 +60,13 @@ func (n *network) joined(a, b int) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return !n.parted[pairOf(a, b)]
+}
+
+// joinedFor says whether they could talk all the time for so long.
+func (n *network) joinedFor(a, b int, d time.Duration) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return !n.parted[pairOf(a, b)] && time.Since(n.when[pairOf(a, b)]) >= d
 }
 
 // state says whether a and b can talk, and what is closed when that changes.

@@ -59,7 +59,7 @@ func (g *plain) read(conn net.Conn) error {
 		return err
 	}
 	st := g.p.store
-	stream := st.Stream(false)
+	stream := st.Stream(true)
 	if err := report(stream.Next()); err != nil {
 		return err
 	}

@@ -76,12 +76,13 @@ func drawSettings(rnd *rand.Rand, weak weakness) settings {
 }
 
 // run plays a seed, in a bubble of its own.
-func run(seed uint64, weak weakness, logs bool) *ledger {
+func run(seed uint64, weak weakness, damage, logs bool) *ledger {
 	rnd := rand.New(rand.NewPCG(seed, 0x5eed))
 	c := &cluster{
 		seed: seed, set: drawSettings(rnd, weak), began: time.Now(), rnd: rnd, net: newNetwork(seed),
 		names: &nameServer{known: map[int64]registration{}}, log: slog.New(slog.DiscardHandler),
 	}
+	c.set.damage = damage
 	c.ledger = newLedger(c)
 	if logs {
 		c.log = slog.New(ledgerHandler{l: c.ledger})
@@ -187,6 +188,30 @@ func (c *cluster) drawPlan() (plan []func()) {
 		start(c.nodes...)
 		plan = append(plan, func() { time.Sleep(8 * time.Second) })
 		traffic(4)
+	case 2: // a message is read that a slow slave does not have yet, and the master loses it
+		at := queueName{"T", 0}
+		traffic(1 + c.rnd.IntN(3))
+		plan = append(plan, func() { time.Sleep(3 * time.Second) })
+		for _, n := range slaves {
+			plan = append(plan, func() { c.net.setSlow(n.host, 900*time.Millisecond) })
+		}
+		readers := func() {
+			for _, k := range c.consumers {
+				if k.queueName == at {
+					c.withConsumer(k, func() { c.pull(k, 0, 32) })
+				}
+			}
+		}
+		plan = append(plan, readers, func() {
+			time.Sleep(300 * time.Millisecond)
+			c.sendTo(at, 1, 50)
+			time.Sleep(30 * time.Millisecond)
+			readers()
+			time.Sleep(30 * time.Millisecond)
+			c.kill(master, vfstest.KeepNothing, true)
+		}, c.join)
+		start(c.nodes...)
+		plan = append(plan, func() { time.Sleep(8 * time.Second) }, func() { c.sendTo(at, 2, 50) })
 	default:
 	}
 	return plan
@@ -268,12 +293,16 @@ func (c *cluster) act() {
 
 func (c *cluster) actSend() {
 	at := queueName{pick(c.rnd, "T", "U"), c.rnd.Int32N(2)}
+	c.sendTo(at, pick(c.rnd, 1, 1, 1, 2, 5), c.rnd.IntN(300))
+}
+
+// sendTo sends so many messages to a queue at once.
+func (c *cluster) sendTo(at queueName, count, size int) {
 	var ids []string
-	for range pick(c.rnd, 1, 1, 1, 2, 5) {
+	for range count {
 		c.sent++
 		ids = append(ids, fmt.Sprintf("m%d", c.sent))
 	}
-	size := c.rnd.IntN(300)
 	c.requests.Go(func() { c.send(at, ids, size) })
 }
 
@@ -347,7 +376,7 @@ func (c *cluster) actWipe(n *node) {
 	var best *process
 	for _, m := range c.nodes {
 		q := m.process()
-		if m.lostAll() || q == nil || !q.up.Load() {
+		if m.lostAll() || q == nil || !q.up.Load() || q.memory.Suspect() || q.group.Standing().Closed != "" {
 			return
 		}
 		if m != n && (best == nil || q.store.Written() > best.store.Written()) {
