@@ -68,20 +68,20 @@ func (s *Store) FirstRecord(pos offset.Physical) (offset.Physical, error) {
 	return at, nil
 }
 
-// AppendReplica appends what another broker's log has at pos, which must be this log's end: whole records, those of one
-// segment; with blank, the segment's rest is then not used. It is written, not flushed. Errors are those of Append, and
-// ErrOrder.
-func (s *Store) AppendReplica(pos offset.Physical, b []byte, blank bool) error {
+// appendRecords appends what another broker's log has at pos, which must be this log's end: whole records, which the caller
+// has examined, those of one segment; with blank, the segment's rest is then not used. It is written, not flushed. Errors are
+// those of Append, and ErrOrder.
+func (s *Store) appendRecords(pos offset.Physical, b []byte, records int64, blank bool) error {
 	if blank {
-		return s.appendReplica(pos, b, recordsThenBlank)
+		return s.appendReplica(pos, b, records, recordsThenBlank)
 	}
-	return s.appendReplica(pos, b, recordsOnly)
+	return s.appendReplica(pos, b, records, recordsOnly)
 }
 
 // appendDamaged appends bytes that are no records in another broker's log either, so that what comes behind them can follow.
 func (s *Store) appendDamaged(pos offset.Physical, b []byte) error {
 	s.logger.Error("damaged part of another broker's log taken over", "phy", int64(pos), "end", int64(pos)+int64(len(b)))
-	return s.appendReplica(pos, b, damagedBytes)
+	return s.appendReplica(pos, b, 0, damagedBytes)
 }
 
 // replicaKind is what bytes of another broker's log are.
@@ -93,24 +93,12 @@ const (
 	damagedBytes                 // no records there either
 )
 
-// countRecords is how many records b is, all of them whole and in their place.
-func countRecords(pos offset.Physical, b []byte, seg Span) (n int64, err error) {
-	for at := pos; at < pos+offset.Physical(len(b)); n++ {
-		f := examine(b[at-pos:], at, seg)
-		if f.kind != isRecord {
-			return 0, fmt.Errorf("%w: no record at %d: %w", message.ErrCorrupt, at, f.why)
-		}
-		at += offset.Physical(f.size)
-	}
-	return n, nil
-}
-
-func (s *Store) appendReplica(pos offset.Physical, b []byte, kind replicaKind) error {
+func (s *Store) appendReplica(pos offset.Physical, b []byte, records int64, kind replicaKind) error {
 	if full := s.tooFull.Load(); full != nil {
 		return fmt.Errorf("append at %d: %w", pos, *full)
 	}
 	for {
-		wait, err := s.tryReplica(pos, b, kind)
+		wait, err := s.tryReplica(pos, b, records, kind)
 		if err != nil {
 			return fmt.Errorf("append at %d: %w", pos, err)
 		}
@@ -123,7 +111,9 @@ func (s *Store) appendReplica(pos offset.Physical, b []byte, kind replicaKind) e
 	}
 }
 
-func (s *Store) tryReplica(pos offset.Physical, b []byte, kind replicaKind) (wait offset.Physical, err error) {
+func (s *Store) tryReplica(pos offset.Physical, b []byte, records int64, kind replicaKind) (
+	wait offset.Physical, err error,
+) {
 	s.put.mu.Lock()
 	finished := false
 	defer func() {
@@ -132,12 +122,14 @@ func (s *Store) tryReplica(pos offset.Physical, b []byte, kind replicaKind) (wai
 		}
 		s.put.mu.Unlock()
 	}()
-	wait, err = s.replicaLocked(pos, b, kind)
+	wait, err = s.replicaLocked(pos, b, records, kind)
 	finished = true
 	return wait, err
 }
 
-func (s *Store) replicaLocked(pos offset.Physical, b []byte, kind replicaKind) (wait offset.Physical, err error) {
+func (s *Store) replicaLocked(pos offset.Physical, b []byte, records int64, kind replicaKind) (
+	wait offset.Physical, err error,
+) {
 	if err := s.appendable(); err != nil {
 		return 0, err
 	}
@@ -145,18 +137,12 @@ func (s *Store) replicaLocked(pos offset.Physical, b []byte, kind replicaKind) (
 	if end != pos {
 		return 0, fmt.Errorf("%w: the log ends at %d", ErrOrder, end)
 	}
-	if wait := s.tooMuchUnflushed(end, int64(len(b)), 1); wait > 0 {
+	if wait := s.tooMuchUnflushed(end, int64(len(b)), records); wait > 0 {
 		return wait, nil
 	}
 	seg, err := s.log.ensure(pos)
 	if err != nil {
 		return 0, err
-	}
-	var records int64
-	if kind != damagedBytes {
-		if records, err = countRecords(pos, b, seg.span()); err != nil {
-			return 0, err
-		}
 	}
 	if err := s.writeAt(seg, b, pos); err != nil {
 		return 0, err
@@ -208,7 +194,7 @@ func (s *Store) number(records []byte) error {
 // segment as so many bytes. It takes whole records. It belongs to one goroutine.
 type Stream struct {
 	size offset.Physical // of a segment
-	take func(pos offset.Physical, records []byte, blank bool) error
+	take func(pos offset.Physical, b []byte, records int64, blank bool) error
 	// damage takes what is no record; nil: the stream may have been damaged on its way, and it is refused.
 	damage func(pos offset.Physical, b []byte) error
 	next   offset.Physical // of the stream
@@ -219,7 +205,7 @@ type Stream struct {
 // Stream appends, from the log's end on. sound says that the bytes are known to be those of the other broker's log: what is
 // no record is damaged there, and is taken over as it is, for the sake of what stands behind it.
 func (s *Store) Stream(sound bool) *Stream {
-	t := &Stream{size: offset.Physical(s.log.size), take: s.AppendReplica, next: s.Written()}
+	t := &Stream{size: offset.Physical(s.log.size), take: s.appendRecords, next: s.Written()}
 	if sound {
 		t.damage = s.appendDamaged
 	}
@@ -228,7 +214,9 @@ func (s *Store) Stream(sound bool) *Stream {
 
 // RefillStream refills the gap that begins at a position.
 func (s *Store) RefillStream(at offset.Physical) *Stream {
-	return &Stream{size: offset.Physical(s.log.size), take: s.Refill, next: at}
+	return &Stream{size: offset.Physical(s.log.size), next: at, take: func(pos offset.Physical, b []byte, _ int64, blank bool) error {
+		return s.Refill(pos, b, blank)
+	}}
 }
 
 // Next is the position of the bytes that are to come.
@@ -260,7 +248,7 @@ func (t *Stream) Write(b []byte) error {
 func (t *Stream) step() (more bool, err error) {
 	start := t.Safe()
 	seg := Span{start - start%t.size, start - start%t.size + t.size}
-	n, blank := 0, false
+	n, records, blank := 0, int64(0), false
 	var bad error
 	for n < len(t.held) && !blank && bad == nil {
 		pos := start + offset.Physical(n)
@@ -271,6 +259,7 @@ func (t *Stream) step() (more bool, err error) {
 		switch f.kind {
 		case isRecord:
 			n += int(f.size)
+			records++
 		case isBlank:
 			blank = true
 		default:
@@ -286,7 +275,7 @@ func (t *Stream) step() (more bool, err error) {
 		}
 		return false, bad
 	}
-	if err := t.take(start, t.held[:n], blank); err != nil {
+	if err := t.take(start, t.held[:n], records, blank); err != nil {
 		return false, err
 	}
 	rest := t.held[n:]

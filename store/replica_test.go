@@ -133,7 +133,7 @@ func TestStreamTakesNothingThatIsNoRecord(t *testing.T) {
 		require.True(t, end == 0 || at == 0)
 	}
 	slave := mustOpen(t, small(vfstest.New()))
-	require.ErrorIs(t, slave.AppendReplica(100, nil, true), ErrOrder)
+	require.ErrorIs(t, slave.appendRecords(100, nil, 0, true), ErrOrder)
 }
 
 func TestComparisonFindsTheRecordThatDiffers(t *testing.T) {
