@@ -204,7 +204,7 @@ func replicas(peers []Peer, forks map[string]offset.Physical) []Replica {
 		}
 		list[i].Low, list[i].End = offset.Physical(p.Status.Low), p.end()
 		list[i].Epoch = lastEpoch(Epochs(p.Status.Epochs))
-		list[i].Leads, list[i].Suspect = p.leads(), p.Status.Suspect
+		list[i].Leads, list[i].Suspect = p.leads(), p.Status.Suspect || p.Java // which does not say
 		list[i].Master = p.Status.Role != slaveRole
 		list[i].Forked = forks[p.Addr]
 	}
