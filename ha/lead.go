@@ -95,6 +95,7 @@ const askPause = 500 * time.Millisecond
 func (l *Leader) Prepare(ctx context.Context) (exposed bool, err error) {
 	began := time.Now()
 	own := Survival{Suspect: l.opts.Suspect, Doubt: l.opts.Doubt, Exposed: l.opts.Memory.Exposed() || !l.opts.Sync}
+	alive := max(l.opts.Store.LastTime(), l.opts.Memory.OpenedAt())
 	wasEmpty := l.opts.Store.Written() == 0
 	forks := map[string]offset.Physical{}
 	var peers []Peer
@@ -102,7 +103,7 @@ func (l *Leader) Prepare(ctx context.Context) (exposed bool, err error) {
 	for {
 		peers = l.opts.Peers.All(ctx)
 		own.Low, own.End, own.Epoch = l.opts.Store.Low(), l.opts.Store.Written(), l.opts.Memory.Epoch()
-		others := replicas(peers, forks)
+		others := replicas(peers, forks, alive)
 		if wasEmpty && anyHas(others) { // the disk is a new one: what was on the old one may have been more than the others have
 			own.Suspect = true
 		}
@@ -195,7 +196,9 @@ func (l *Leader) waits(d Decision, err error) {
 	}
 }
 
-func replicas(peers []Peer, forks map[string]offset.Physical) []Replica {
+// replicas is what Decide is to know of the peers. A Java broker does not say whether it lost power. One that runs since
+// before alive, when this broker is known to have lived before its start, did not lose it together with this one.
+func replicas(peers []Peer, forks map[string]offset.Physical, alive int64) []Replica {
 	list := make([]Replica, len(peers))
 	for i, p := range peers {
 		list[i] = Replica{Name: p.Addr, Answered: p.Err == nil, Err: p.Err}
@@ -204,7 +207,7 @@ func replicas(peers []Peer, forks map[string]offset.Physical) []Replica {
 		}
 		list[i].Low, list[i].End = offset.Physical(p.Status.Low), p.end()
 		list[i].Epoch = lastEpoch(Epochs(p.Status.Epochs))
-		list[i].Leads, list[i].Suspect = p.leads(), p.Status.Suspect || p.Java // which does not say
+		list[i].Leads, list[i].Suspect = p.leads(), p.Status.Suspect || p.Java && alive > 0 && p.Status.Since > alive
 		list[i].Master = p.Status.Role != slaveRole
 		list[i].Forked = forks[p.Addr]
 	}

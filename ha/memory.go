@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/ratchetmq/ratchet/internal/atomicfile"
 	"github.com/ratchetmq/ratchet/internal/offset"
@@ -26,6 +27,7 @@ type record struct {
 	Suspect bool     `json:"suspect"` // a power cut was noticed, and what it took was not yet made good
 	Exposed bool     `json:"exposed"` // see Survival
 	Follows bool     `json:"follows"` // it has followed a master since it was one, and may lack what that has given out
+	Opened  int64    `json:"opened"`  // ms; when it became an open master last
 	Epochs  []Epoch  `json:"epochs"`  // in order
 	Peers   []string `json:"peers"`   // addresses of brokers of the group, ever seen
 	Role    *Switch  `json:"role,omitempty"`
@@ -120,6 +122,7 @@ func (m *Memory) Awake(boot string, clean, synced bool, lost func() bool) (suspe
 func (m *Memory) Opened(low, end offset.Physical, exposed bool) error {
 	return m.change(func(r *record) {
 		r.Suspect, r.Exposed, r.Follows, r.Handing = false, exposed, false, nil
+		r.Opened = time.Now().UnixMilli()
 		r.Epochs = append(r.Epochs, Epoch{lastEpoch(r.Epochs) + 1, end})
 		for len(r.Epochs) > 1 && (r.Epochs[1].Start <= low || r.Epochs[1].Start == r.Epochs[0].Start) {
 			r.Epochs = r.Epochs[1:]
@@ -158,6 +161,9 @@ func (m *Memory) Forget(addr string) error {
 		r.Peers = slices.DeleteFunc(r.Peers, func(a string) bool { return a == addr })
 	})
 }
+
+// OpenedAt is when this broker became an open master last, in ms; 0: never.
+func (m *Memory) OpenedAt() int64 { return m.get().Opened }
 
 // Expose notes that readers may see what no slave has, Covered that this is over.
 func (m *Memory) Expose() error {

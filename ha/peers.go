@@ -186,6 +186,9 @@ func (p *Peers) askJava(ctx context.Context, addr string) (s protocol.ReplicaSta
 	id, err1 := strconv.ParseInt(conf["brokerId"], 10, 64)
 	low, err2 := strconv.ParseInt(figures["commitLogMinOffset"], 10, 64)
 	end, err3 := strconv.ParseInt(figures["commitLogMaxOffset"], 10, 64)
+	if boot, err := strconv.ParseInt(figures["bootTimestamp"], 10, 64); err == nil {
+		s.Since = boot
+	}
 	s.BrokerID, s.Low, s.End, s.Flushed, s.Shown = id, max(low, 0), end, end, end // low is -1 for an empty log
 	host, _, err4 := net.SplitHostPort(addr)
 	if ip := conf["brokerIP2"]; ip != "" {

@@ -258,6 +258,13 @@ func (s *Store) Dispatched() offset.Physical { return s.dispatcher.done.load() }
 // Low is the position of the first byte that the log still has.
 func (s *Store) Low() offset.Physical { return s.log.low() }
 
+// LastTime is the store time of the newest record, in ms; 0 when there is none.
+func (s *Store) LastTime() int64 {
+	s.put.mu.Lock()
+	defer s.put.mu.Unlock()
+	return s.put.lastTime
+}
+
 // WasClean says whether the stop before Open was in order.
 func (s *Store) WasClean() bool { return s.wasClean }
 

@@ -37,9 +37,9 @@ func play(t *testing.T, seed uint64, weak weakness, damage, logs bool) (lines, b
 
 // TestSeeds plays seeds; see doc.go.
 func TestSeeds(t *testing.T) {
-	count := uint64(1000)
+	count := uint64(500)
 	if testing.Short() {
-		count = 60
+		count = 20
 	}
 	count, from := fromEnv(t, "SIM_SEEDS", count), fromEnv(t, "SIM_FROM", 1)
 	logs := os.Getenv("SIM_LOG") != ""
