@@ -84,12 +84,14 @@ func sendHeader(topic string, queue int32, props ...string) *protocol.SendMessag
 	return h
 }
 
-// send sends one message and returns where it is.
+// send sends one message and returns where it is, when it can be read there.
 func (p *peer) send(topic string, queue int32, body string, props ...string) protocol.SendMessageResponse {
 	p.t.Helper()
 	resp := p.must(protocol.SendMessageV2, sendHeader(topic, queue, props...), []byte(body))
 	var h protocol.SendMessageResponse
 	require.NoError(p.t, resp.ReadHeader(&h))
+	end := p.replica().End
+	require.Eventually(p.t, func() bool { return p.replica().Shown >= end }, waitLimit, time.Millisecond)
 	return h
 }
 
