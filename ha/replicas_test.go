@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"math"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,16 +17,17 @@ import (
 // slaves is a Replicas whose log and memory the test plays.
 type slaves struct {
 	*Replicas
-	written          offset.Physical
-	exposed, covered int
+	written          atomic.Int64
+	exposed, covered atomic.Int32
 }
 
 func playSlaves(t *testing.T, need int) *slaves {
 	t.Helper()
-	s := &slaves{written: 100}
+	s := &slaves{}
+	s.written.Store(100)
 	s.Replicas = NewReplicas(ReplicaOptions{
-		Need: need, Timeout: 3 * time.Second, BehindMax: 50, Written: func() offset.Physical { return s.written },
-		Expose: func() error { s.exposed++; return nil }, Covered: func() { s.covered++ }, Wake: func() {},
+		Need: need, Timeout: 3 * time.Second, BehindMax: 50, Written: func() offset.Physical { return offset.Physical(s.written.Load()) },
+		Expose: func() error { s.exposed.Add(1); return nil }, Covered: func() { s.covered.Add(1) }, Wake: func() {},
 		Logger: slog.New(slog.DiscardHandler),
 	})
 	ctx, stop := context.WithCancel(t.Context())
@@ -66,7 +68,7 @@ func TestSendsWaitForSlaves(t *testing.T) {
 		a := s.add("a")
 		requireOutcome(t, NotAvailable, s.when(110)) // it has not shown yet that it shares the log
 		s.ack(a, 100)
-		s.written = 110
+		s.written.Store(110)
 		waits := s.when(110)
 		_, ok := waits()
 		require.False(t, ok)
@@ -76,7 +78,7 @@ func TestSendsWaitForSlaves(t *testing.T) {
 		s.ack(a, 110)
 		requireOutcome(t, Replicated, waits)
 
-		s.written = 120
+		s.written.Store(120)
 		late := s.when(120)
 		time.Sleep(4 * time.Second)
 		requireOutcome(t, TimedOut, late)
@@ -118,28 +120,28 @@ func TestReadersSeeWhatSlavesHave(t *testing.T) {
 		s.ack(a, 100)
 		s.Begin(true, 100, false)
 		s.Serve()
-		s.written = 130
+		s.written.Store(130)
 		synctest.Wait()
 		require.EqualValues(t, 100, s.Confirmed())
 		s.ack(a, 120)
 		require.EqualValues(t, 120, s.Confirmed())
-		require.Zero(t, s.exposed)
+		require.Zero(t, s.exposed.Load())
 
 		s.remove(a)
 		synctest.Wait()
 		require.EqualValues(t, math.MaxInt64, s.Confirmed())
-		require.Equal(t, 1, s.exposed)
+		require.EqualValues(t, 1, s.exposed.Load())
 
-		s.written = 140 // seen by readers, and by no slave
+		s.written.Store(140) // seen by readers, and by no slave
 		b := s.add("b")
 		s.ack(b, 130)
 		synctest.Wait()
 		require.EqualValues(t, 140, s.Confirmed(), "what was seen stays seen")
-		require.Zero(t, s.covered)
+		require.Zero(t, s.covered.Load())
 		s.ack(b, 140)
 		synctest.Wait()
-		require.Equal(t, 1, s.covered)
-		s.written = 150
+		require.EqualValues(t, 1, s.covered.Load())
+		s.written.Store(150)
 		require.EqualValues(t, 140, s.Confirmed())
 	})
 }
