@@ -27,7 +27,6 @@ type Survival struct {
 type Replica struct {
 	Name     string // for people: address
 	Answered bool
-	Err      error // why it did not
 	Low, End offset.Physical
 	Epoch    int32           // of its log's end; 0: it does not know
 	Leads    bool            // it is an open master

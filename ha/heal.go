@@ -47,13 +47,7 @@ func (p *puller) check(ctx context.Context, addr string, low, at offset.Physical
 		return err
 	}
 	compare := p.store.Compare(from)
-	return p.read(ctx, addr, from, at, func(_ offset.Physical, b []byte) error {
-		differs, err := compare.Write(b)
-		if err == nil && differs >= 0 {
-			err = &Fork{differs}
-		}
-		return err
-	})
+	return p.read(ctx, addr, from, at, func(_ offset.Physical, b []byte) error { return agree(compare, b) })
 }
 
 // refill puts the bytes that the broker at addr has in [gap.From, to) into the gap, after it has compared what stands
@@ -68,11 +62,7 @@ func (p *puller) refill(ctx context.Context, addr string, gap store.Span, to off
 	fill := p.store.RefillStream(gap.From)
 	return p.read(ctx, addr, from, to, func(at offset.Physical, b []byte) error {
 		if n := min(int64(len(b)), int64(gap.From-at)); n > 0 {
-			differs, err := compare.Write(b[:n])
-			if err == nil && differs >= 0 {
-				err = &Fork{differs}
-			}
-			if err != nil {
+			if err := agree(compare, b[:n]); err != nil {
 				return err
 			}
 			b = b[n:]
@@ -83,14 +73,11 @@ func (p *puller) refill(ctx context.Context, addr string, gap store.Span, to off
 
 // read hands the bytes [from, to) of the log at addr to take, in order.
 func (p *puller) read(ctx context.Context, addr string, from, to offset.Physical, take func(offset.Physical, []byte) error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	conn, err := p.dial(ctx, addr)
+	conn, hangUp, err := p.connect(ctx, addr)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = conn.Close() }()
-	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	defer hangUp()
 	f, err := p.request(conn, from)
 	if err != nil {
 		return err

@@ -201,7 +201,7 @@ func (l *Leader) waits(d Decision, err error) {
 func replicas(peers []Peer, forks map[string]offset.Physical, alive int64) []Replica {
 	list := make([]Replica, len(peers))
 	for i, p := range peers {
-		list[i] = Replica{Name: p.Addr, Answered: p.Err == nil, Err: p.Err}
+		list[i] = Replica{Name: p.Addr, Answered: p.Err == nil}
 		if p.Err != nil {
 			continue
 		}
@@ -305,12 +305,6 @@ func (l *Leader) open(ctx context.Context, own Survival, peers []Peer, d Decisio
 		// An operator opens this master although that broker has more: nothing of it must be given out again.
 		lost.Log = max(lost.Log, p.end())
 		if err := l.highs(ctx, p.Addr, &lost); err != nil {
-			return exposed, err
-		}
-	}
-	if exposed {
-		// What readers see is limited to what slaves have from now on, but what is here already they see all the same.
-		if err := l.opts.Memory.Expose(); err != nil {
 			return exposed, err
 		}
 	}

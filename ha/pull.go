@@ -95,14 +95,11 @@ func (p *puller) session(ctx context.Context, addr string, from, until offset.Ph
 			return err
 		}
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	conn, err := p.dial(ctx, addr)
+	conn, hangUp, err := p.connect(ctx, addr)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = conn.Close() }()
-	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	defer hangUp()
 	if p.connected != nil {
 		p.connected()
 	}
@@ -122,6 +119,27 @@ func (p *puller) session(ctx context.Context, addr string, from, until offset.Ph
 	err = in.run(ctx, until)
 	if ctx.Err() != nil {
 		return ctx.Err()
+	}
+	return err
+}
+
+// connect opens a connection that ends with ctx, or with hangUp.
+func (p *puller) connect(ctx context.Context, addr string) (conn net.Conn, hangUp func(), err error) {
+	if conn, err = p.dial(ctx, addr); err != nil {
+		return nil, nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	return conn, func() {
+		stop()
+		_ = conn.Close()
+	}, nil
+}
+
+// agree compares the bytes of another log with this one; a *Fork when they differ.
+func agree(c *store.Comparison, b []byte) error {
+	differs, err := c.Write(b)
+	if err == nil && differs >= 0 {
+		err = &Fork{differs}
 	}
 	return err
 }
@@ -238,12 +256,8 @@ func (in *intake) read(have chan offset.Physical) error {
 // take compares or appends the stream's next bytes.
 func (in *intake) take(b []byte) error {
 	if n := min(int64(len(b)), int64(in.known-in.next)); n > 0 {
-		differs, err := in.compare.Write(b[:n])
-		if err != nil {
+		if err := agree(in.compare, b[:n]); err != nil {
 			return err
-		}
-		if differs >= 0 {
-			return &Fork{differs}
 		}
 		in.next += offset.Physical(n)
 		b = b[n:]
