@@ -44,7 +44,7 @@ var allowed = map[string][]string{
 	"crash":                 {},
 	"conformance":           {},
 	"conformance/oracle":    {},
-	"benchmarks":            {"protocol", "message"},
+	"benchmarks":            {"protocol", "message", "conformance/oracle"},
 	"internal/vfs/powercut": {"internal/vfs"},
 }
 

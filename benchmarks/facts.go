@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ratchetmq/ratchet/conformance/oracle"
 	"github.com/ratchetmq/ratchet/protocol"
 )
 
@@ -49,7 +50,7 @@ func (s *stand) dev(ctx context.Context, dir string) (*target, string, error) {
 	var ports [2]int
 	for i := range ports {
 		var err error
-		if ports[i], err = freePort(); err != nil {
+		if ports[i], err = oracle.FreePort(); err != nil {
 			return nil, "", err
 		}
 	}

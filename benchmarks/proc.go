@@ -4,9 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -122,25 +120,6 @@ func (p *process) usage() (u usage, err error) {
 		}
 	}
 	return u, nil
-}
-
-// freePort is a port p such that those that a broker takes beside it, p-2 and p+1, are free as well. It is below those that
-// the system gives to outgoing connections, of which the generator has many.
-func freePort() (int, error) {
-	for range 100 {
-		p, free := 10_000+rand.IntN(22_000), true
-		for _, q := range []int{p - 2, p, p + 1} {
-			if l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(q)); err == nil {
-				l.Close()
-			} else {
-				free = false
-			}
-		}
-		if free {
-			return p, nil
-		}
-	}
-	return 0, errors.New("no free ports")
 }
 
 // runTool runs a command to its end; what it printed is in the error when it fails.

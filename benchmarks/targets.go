@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/ratchetmq/ratchet/conformance/oracle"
 )
 
 // Names of what can be measured.
@@ -76,7 +78,7 @@ func newStand(ctx context.Context, dir, binary string) (*stand, error) {
 
 // names starts the name server that brokers of all kinds register at, for clients that need one.
 func (s *stand) names(ctx context.Context) error {
-	port, err := freePort()
+	port, err := oracle.FreePort()
 	if err != nil {
 		return err
 	}
@@ -104,7 +106,7 @@ func (s *stand) start(ctx context.Context, name string) (*target, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	port, err := freePort()
+	port, err := oracle.FreePort()
 	if err != nil {
 		return nil, err
 	}
