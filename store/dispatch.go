@@ -22,8 +22,8 @@ type Arrival struct {
 	Properties     []byte // borrowed until the hook returns
 }
 
-// OnArrival adds a hook that dispatch calls for every message in every queue, in order, from one goroutine. It must
-// not block. Call it before Run; what Open dispatches is not told.
+// OnArrival adds a hook that dispatch calls for every message in every queue, in order, from one goroutine; Refill calls it
+// from its caller's, perhaps at the same time. It must not block. Call it before Run; what Open dispatches is not told.
 func (s *Store) OnArrival(fn func(Arrival)) { s.dispatcher.hooks = append(s.dispatcher.hooks, fn) }
 
 // RestWhile lets dispatch rest for a moment behind each step while nobody says that nobody waits for a message: what comes
@@ -42,7 +42,7 @@ type dispatcher struct {
 	cursor   cursor
 	round    round
 	records  []message.Record // of the step; their bytes are in cursor
-	arrivals []Arrival        // of the step; likewise
+	arrivals []Arrival        // of the step; likewise. Hooks read it when the lock is free again
 	lastTime int64            // store timestamp of the last record dispatched
 	deleted  *deletions
 }
@@ -136,16 +136,22 @@ func (s *Store) WakeDispatch() { s.dispatcher.wake.ring() }
 func (d *dispatcher) step() (more bool, err error) {
 	d.mu.Lock()
 	more, err = d.stepLocked()
+	arrivals := d.arrivals
 	d.mu.Unlock()
 	if err != nil {
 		return false, err
 	}
+	d.tell(arrivals)
+	return more, nil
+}
+
+// tell calls the hooks. No lock is held.
+func (d *dispatcher) tell(arrivals []Arrival) {
 	for _, hook := range d.hooks {
-		for i := range d.arrivals {
-			hook(d.arrivals[i])
+		for i := range arrivals {
+			hook(arrivals[i])
 		}
 	}
-	return more, nil
 }
 
 func (d *dispatcher) stepLocked() (more bool, err error) {

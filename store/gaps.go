@@ -196,17 +196,16 @@ func (s *Store) keepFree() error {
 func (s *Store) Refill(pos offset.Physical, b []byte, blank bool) error {
 	d := &s.dispatcher
 	d.mu.Lock()
+	ofStep := d.arrivals // the dispatcher's goroutine may be telling them
+	d.arrivals = nil
 	err := s.refill(pos, b, blank)
 	arrivals := d.arrivals
+	d.arrivals = ofStep
 	d.mu.Unlock()
 	if err != nil {
 		return fmt.Errorf("refill at %d: %w", pos, err)
 	}
-	for _, hook := range d.hooks {
-		for i := range arrivals {
-			hook(arrivals[i])
-		}
-	}
+	d.tell(arrivals)
 	return nil
 }
 
@@ -226,7 +225,7 @@ func (s *Store) refill(pos offset.Physical, b []byte, blank bool) error {
 		return ErrNotFound
 	}
 	d := &s.dispatcher
-	d.records, d.arrivals = d.records[:0], d.arrivals[:0]
+	d.records = d.records[:0]
 	defer d.round.reset()
 	changed := false
 	for at := pos; at < pos+offset.Physical(len(b)); {

@@ -3,7 +3,9 @@ package store
 import (
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -318,4 +320,40 @@ func TestRefillOfAllThatAQueueHad(t *testing.T) {
 	require.Zero(t, after.Low)
 	require.Equal(t, before.High, after.High)
 	require.Equal(t, []string{"lost", "new"}, bodies(readQueue(t, master, "T", 0)))
+}
+
+// TestRefillBesideDispatch: hooks of a step are still reading what has arrived when something is filled in. The race
+// detector judges.
+func TestRefillBesideDispatch(t *testing.T) {
+	full, master := mustOpen(t, small(vfstest.New())), mustOpen(t, small(vfstest.New()))
+	for range 8 {
+		put(t, full, text("T", 0, "lost"))
+	}
+	lost := full.Written()
+	_, err := master.Leave(Lost{Log: lost, Queue: func(_ string, _ int32, next offset.Queue) offset.Queue { return next + 10 },
+		Others: []QueueSpan{{Topic: "T", Queue: 0, To: 10}}})
+	require.NoError(t, err)
+	var told atomic.Int64
+	telling, refilled := make(chan struct{}), make(chan struct{})
+	master.OnArrival(func(a Arrival) {
+		if told.Add(1) == 1 {
+			close(telling)
+			<-refilled
+		}
+	})
+	master.OnArrival(func(a Arrival) {
+		if a.Topic == "new" {
+			told.Add(100)
+		}
+	})
+	running(t, master)
+	_, err = master.Append(text("new", 0, "new"))
+	require.NoError(t, err)
+	<-telling
+	b := make([]byte, lost)
+	_, err = full.ReadLog(0, b)
+	require.NoError(t, err)
+	require.NoError(t, master.Refill(0, b, false))
+	close(refilled)
+	require.Eventually(t, func() bool { return told.Load() == 1+100+8 }, 10*time.Second, time.Millisecond)
 }
