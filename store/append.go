@@ -41,10 +41,12 @@ type Appended struct {
 // putState is what appends share. mu is the put lock.
 type putState struct {
 	mu        sync.Mutex
-	closed    bool            // guarded by mu
-	lastTime  int64           // guarded by mu; ms; no record is older than one before it
-	buf       []byte          // guarded by mu; the records of one append
-	prepareAt offset.Physical // guarded by mu; from here on the next segment should be made
+	closed    bool             // guarded by mu
+	lastTime  int64            // guarded by mu; ms; no record is older than one before it
+	buf       []byte           // guarded by mu; the records of one append
+	queues    []*queue         // guarded by mu; of each message of one append
+	records   []message.Record // guarded by mu; the same as buf, but for their bodies
+	prepareAt offset.Physical  // guarded by mu; from here on the next segment should be made
 }
 
 // keepBuffer is the size of an append above which its buffer is not kept.
@@ -119,7 +121,7 @@ func (s *Store) appendLocked(msgs []Message) (a Appended, wait offset.Physical, 
 		return a, 0, err
 	}
 	end := s.log.written.load()
-	size := s.encodedSize(msgs)
+	size := s.findQueues(msgs)
 	if size+message.BlankSize > s.log.size {
 		return a, 0, fmt.Errorf("%w: records of %d bytes, a segment has %d", ErrTooLarge, size, s.log.size)
 	}
@@ -140,9 +142,8 @@ func (s *Store) appendLocked(msgs []Message) (a Appended, wait offset.Physical, 
 		s.takeBack(msgs)
 		return Appended{}, 0, err
 	}
-	if cap(p.buf) > keepBuffer {
-		p.buf = nil
-	}
+	s.fresh.add(p.records)
+	p.release()
 	s.appended(seg, a.End, int64(len(msgs)))
 	return a, 0, nil
 }
@@ -199,13 +200,25 @@ func (s *Store) record(m *Message, topic []byte) message.Record {
 	}
 }
 
-func (s *Store) encodedSize(msgs []Message) int64 {
-	size := 0
+// findQueues looks up the queues of the messages, and returns the size of their records. The put lock is held.
+func (s *Store) findQueues(msgs []Message) int64 {
+	p, size := &s.put, 0
+	p.queues = p.queues[:0]
 	for i := range msgs {
-		r := s.record(&msgs[i], s.queues.ensure(msgs[i].Topic, msgs[i].QueueID).name)
+		q := s.queues.ensure(msgs[i].Topic, msgs[i].QueueID)
+		p.queues = append(p.queues, q)
+		r := s.record(&msgs[i], q.name)
 		size += r.EncodedSize()
 	}
 	return int64(size)
+}
+
+// release lets go of what one append has used, and of the memory of a large one.
+func (p *putState) release() {
+	clear(p.records)
+	if cap(p.buf) > keepBuffer {
+		p.buf, p.queues, p.records = nil, nil, nil
+	}
 }
 
 // place finds the room for size bytes at the end of the log, in the next segment when this one is too full. What is
@@ -237,13 +250,13 @@ func (s *Store) writeBlank(seg *segment, pos offset.Physical) error {
 	return s.writeAt(seg, blank[:], pos)
 }
 
-// encode gives each message its place and fills the buffer with their records.
+// encode gives each message its place, in the queue that was found for it, and fills the buffer with their records.
 func (s *Store) encode(msgs []Message, pos offset.Physical) Appended {
 	p := &s.put
-	p.buf = p.buf[:0]
+	p.buf, p.records = p.buf[:0], p.records[:0]
 	a := Appended{Physical: pos, StoreTimestamp: p.lastTime}
 	for i := range msgs {
-		q := s.queues.ensure(msgs[i].Topic, msgs[i].QueueID)
+		q := p.queues[i]
 		r := s.record(&msgs[i], q.name)
 		r.PhysicalOffset = pos + offset.Physical(len(p.buf))
 		r.StoreTimestamp = p.lastTime
@@ -255,7 +268,10 @@ func (s *Store) encode(msgs []Message, pos offset.Physical) Appended {
 		if i == 0 {
 			a.Queue = r.QueueOffset
 		}
+		from := len(p.buf)
 		p.buf = message.AppendRecord(p.buf, &r)
+		r.Size = int32(len(p.buf) - from)
+		p.records = append(p.records, r)
 	}
 	a.End = pos + offset.Physical(len(p.buf))
 	return a
@@ -265,7 +281,7 @@ func (s *Store) encode(msgs []Message, pos offset.Physical) Appended {
 func (s *Store) takeBack(msgs []Message) {
 	for i := range msgs {
 		if inQueue(msgs[i].SysFlag) {
-			s.queues.ensure(msgs[i].Topic, msgs[i].QueueID).next--
+			s.put.queues[i].next--
 		}
 	}
 }

@@ -39,9 +39,11 @@ type dispatcher struct {
 	done  watermark       // all below is dispatched
 
 	mu       sync.Mutex // held for a step, which does I/O
-	cursor   cursor
+	fresh    freshList  // fetched from the store's
+	next     int        // the first of fresh that may not be dispatched yet
+	cursor   cursor     // for what is not in fresh
 	round    round
-	records  []message.Record // of the step; their bytes are in cursor
+	records  []message.Record // of the step; their bytes are in fresh or cursor
 	arrivals []Arrival        // of the step; likewise. Hooks read it when the lock is free again
 	lastTime int64            // store timestamp of the last record dispatched
 	deleted  *deletions
@@ -178,10 +180,43 @@ func (d *dispatcher) stepLocked() (more bool, err error) {
 	return true, nil
 }
 
-// collect gathers the records from pos on that one reading of the log brings, and returns the position behind them. The
-// limit may be in the midst of a record, for a Java slave acknowledges whatever part of one it has: that record waits, and
-// is not taken for one that the log's end cuts.
+// collect gathers records from pos on, fresh ones or those that one reading of the log brings, and returns the position
+// behind them.
 func (d *dispatcher) collect(pos, limit offset.Physical) (offset.Physical, error) {
+	if end := d.collectFresh(pos, limit); end > pos {
+		return end, nil
+	}
+	return d.collectLog(pos, limit)
+}
+
+func (d *dispatcher) collectFresh(pos, limit offset.Physical) offset.Physical {
+	list := &d.fresh
+	for range 2 {
+		for d.next < len(list.records) && list.records[d.next].PhysicalOffset < pos {
+			d.next++
+		}
+		if d.next < len(list.records) {
+			break
+		}
+		list.reset()
+		d.store.fresh.fetch(list)
+		d.next = 0
+	}
+	for d.next < len(list.records) {
+		r := &list.records[d.next]
+		end := pos + offset.Physical(r.Size)
+		if r.PhysicalOffset != pos || end > limit {
+			break
+		}
+		d.add(r)
+		pos, d.next = end, d.next+1
+	}
+	return pos
+}
+
+// collectLog gathers what stands in the log. The limit may be in the midst of a record, for a Java slave acknowledges whatever part of one it has: that record waits, and
+// is not taken for one that the log's end cuts.
+func (d *dispatcher) collectLog(pos, limit offset.Physical) (offset.Physical, error) {
 	end := d.store.log.written.load()
 	f, err := d.cursor.look(pos, end)
 	if err != nil {
@@ -232,10 +267,7 @@ func (d *dispatcher) add(r *message.Record) {
 	d.records = append(d.records, *r)
 	e := d.store.entryOf(r)
 	d.deleted.eachTarget(r, func(t target) {
-		q := d.store.queues.find(t.topic, t.id)
-		if q == nil {
-			q = d.store.queues.ensure(string(t.topic), t.id)
-		}
+		q := d.store.queues.ensureNamed(t.topic, t.id)
 		d.round.add(q, t.index, e)
 		if len(d.hooks) > 0 {
 			d.arrivals = append(d.arrivals, Arrival{
@@ -245,6 +277,14 @@ func (d *dispatcher) add(r *message.Record) {
 			})
 		}
 	})
+}
+
+// forget drops what is known of the log without reading it. The put lock is held.
+func (d *dispatcher) forget() {
+	d.cursor.buf = d.cursor.buf[:0]
+	d.fresh.reset()
+	d.store.fresh.fetch(&d.fresh)
+	d.fresh.reset()
 }
 
 // index gives the step's records to the index. An index that fails holds up nobody.

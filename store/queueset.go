@@ -49,6 +49,14 @@ func (s *queueSet) ensure(topic string, id int32) *queue {
 	return q
 }
 
+// ensureNamed is ensure for a name in bytes, which it copies for a new queue only.
+func (s *queueSet) ensureNamed(topic []byte, id int32) *queue {
+	if q := s.find(topic, id); q != nil {
+		return q
+	}
+	return s.ensure(string(topic), id)
+}
+
 // take removes the queues of a topic and returns them.
 func (s *queueSet) take(topic string) []*queue {
 	s.mu.Lock()

@@ -166,24 +166,33 @@ func (s *Store) replicaLocked(pos offset.Physical, b []byte, records int64, kind
 // number gives the queues of another broker's records the ends that these say. Places of theirs that are kept free here are
 // so no more: the other broker has used them. The put lock is held.
 func (s *Store) number(records []byte) error {
-	gaps := s.gaps.get()
+	gaps, p := s.gaps.get(), &s.put
 	before := len(gaps.Queues)
 	refilled := false
+	p.records = p.records[:0]
 	for at := 0; at < len(records); {
 		r, err := message.Parse(records[at:])
 		if err != nil {
 			return err
 		}
-		s.put.lastTime = max(s.put.lastTime, r.StoreTimestamp)
+		p.lastTime = max(p.lastTime, r.StoreTimestamp)
 		eachTarget(&r, func(t target) {
-			q := s.queues.ensure(string(t.topic), t.id)
+			q := s.queues.ensureNamed(t.topic, t.id)
 			q.next = max(q.next, offset.Queue(t.index+1))
 			if before > 0 {
 				gaps.Queues = filled(gaps.Queues, t, &refilled)
 			}
 		})
+		if q := s.queues.find(r.Topic, r.QueueID); q != nil {
+			r.Topic = q.name
+		} else {
+			r.Topic = bytes.Clone(r.Topic)
+		}
+		p.records = append(p.records, r)
 		at += int(r.Size)
 	}
+	s.fresh.add(p.records)
+	p.release()
 	if refilled {
 		return s.gaps.save(gaps)
 	}

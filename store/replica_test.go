@@ -330,8 +330,10 @@ func TestRefillBesideDispatch(t *testing.T) {
 		put(t, full, text("T", 0, "lost"))
 	}
 	lost := full.Written()
-	_, err := master.Leave(Lost{Log: lost, Queue: func(_ string, _ int32, next offset.Queue) offset.Queue { return next + 10 },
-		Others: []QueueSpan{{Topic: "T", Queue: 0, To: 10}}})
+	_, err := master.Leave(Lost{
+		Log: lost, Queue: func(_ string, _ int32, next offset.Queue) offset.Queue { return next + 10 },
+		Others: []QueueSpan{{Topic: "T", Queue: 0, To: 10}},
+	})
 	require.NoError(t, err)
 	var told atomic.Int64
 	telling, refilled := make(chan struct{}), make(chan struct{})

@@ -139,6 +139,38 @@ func BenchmarkDispatch(b *testing.B) {
 	}
 }
 
+// BenchmarkAppendAndDispatch is the whole way of one message of 1 KiB into its queue, of 8, with sends as they come through
+// the wire: 32 together, and dispatch every 8 times.
+func BenchmarkAppendAndDispatch(b *testing.B) {
+	for _, size := range []int{1 << 10, 16 << 10} {
+		b.Run(fmt.Sprint("size=", size), func(b *testing.B) {
+			s := timed(b)
+			batch := make([]Message, 32)
+			for i := range batch {
+				batch[i] = kilobyte()
+				batch[i].QueueID = int32(i % 8)
+				batch[i].Body = make([]byte, size)
+				batch[i].Properties = []byte("UNIQ_KEY\x017F000001000078308DB1671D2EBD0000\x02WAIT\x01true\x02TAGS\x01TagA\x02" +
+					"KEYS\x01order-1\x02CLUSTER\x01DefaultCluster\x02MSG_REGION\x01DefaultRegion\x02TRACE_ON\x01true\x02")
+			}
+			b.SetBytes(int64(size))
+			b.ReportAllocs()
+			b.ResetTimer()
+			for n := 0; n < b.N; n += len(batch) {
+				if _, err := s.Append(batch...); err != nil {
+					b.Fatal(err)
+				}
+				if n%(8*len(batch)) != 0 {
+					continue
+				}
+				if err := s.dispatcher.drain(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
 // BenchmarkRecoveryScan is reading 64 MiB of log after a crash.
 func BenchmarkRecoveryScan(b *testing.B) {
 	s := timed(b)

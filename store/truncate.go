@@ -9,6 +9,7 @@ import (
 
 	"github.com/ratchetmq/ratchet/internal/atomicfile"
 	"github.com/ratchetmq/ratchet/internal/offset"
+	"github.com/ratchetmq/ratchet/message"
 )
 
 // Truncate cuts the log at a position, where a record begins, and queues and index with it: what stands behind has
@@ -71,6 +72,9 @@ func (s *Store) truncate(to offset.Physical) error {
 		q.low.Store(min(q.low.Load(), high))
 		q.next = offset.Queue(high)
 	}
+	if err := s.countUndispatched(to); err != nil {
+		return err
+	}
 	if index := s.opts.Index; index != nil {
 		if err := index.Reset(to); err != nil {
 			return err
@@ -79,13 +83,25 @@ func (s *Store) truncate(to offset.Physical) error {
 	s.log.written.truncate(to)
 	s.log.flushed.truncate(to)
 	s.dispatcher.done.truncate(to)
-	s.dispatcher.cursor.buf = s.dispatcher.cursor.buf[:0]
+	s.dispatcher.forget()
 	s.dispatcher.lastTime = 0
 	s.put.prepareAt = 0
 	if err := s.gaps.truncate(to); err != nil {
 		return err
 	}
 	return s.endTruncation()
+}
+
+// countUndispatched keeps the numbers of records below end that are in no queue yet: they are given.
+func (s *Store) countUndispatched(end offset.Physical) error {
+	_, _, err := s.log.search(s.dispatcher.done.load(), end, func(r *message.Record) bool {
+		s.dispatcher.deleted.eachTarget(r, func(t target) {
+			q := s.queues.ensureNamed(t.topic, t.id)
+			q.next = max(q.next, offset.Queue(t.index+1))
+		})
+		return false
+	})
+	return err
 }
 
 // finishTruncation does at Open what a crash has left of a Truncate. The queues follow by themselves, as after any crash.
