@@ -16,5 +16,7 @@
 //	client_test.go    producers and consumers
 //	ledger_test.go    the view from above, and the promises
 //	schedule_test.go  what happens in a seed
+//	story_test.go     stories that are told between other things
+//	weak_test.go      protections, and how each is switched off
 //	sim_test.go       the seeds, those that ever failed, and the proof that the simulator bites
 package sim

@@ -68,7 +68,7 @@ func (p *process) newMember(s config.Broker, suspect bool) member {
 		s.RecoverTimeout, suspect = 0, false
 	case noQueueFloor:
 		s.MaxUnflushedMessages = 0
-	case noLogGap, neverCompare:
+	case noLogGap, neverCompare, countAnyAck:
 		s.MaxUnflushedBytes = 0
 	default:
 	}

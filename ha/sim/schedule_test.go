@@ -14,30 +14,6 @@ import (
 	"github.com/ratchetmq/ratchet/store"
 )
 
-// weakness is a protection that is switched off, to see that the simulator notices.
-type weakness uint8
-
-const (
-	none             weakness = iota
-	openUnasked               // a master opens without asking its replicas
-	neverSuspect              // a power cut is taken for a kill
-	noQueueFloor              // after a loss queues go on with the next offset
-	noLogGap                  // after a loss the log goes on where it ends
-	countAnyAck               // an acknowledgement counts without a look at what the slave has
-	showUnreplicated          // readers of a SYNC_MASTER see what no slave has
-	overflowToMax             // a consumer that is ahead is moved to the queue's end
-	overwriteOffsets          // another broker's offsets take the place of the own ones
-	neverCompare              // a slave appends without comparing what it has, below a master with noLogGap
-	neverHeal                 // a gap is not filled from a slave that comes back
-)
-
-var weaknesses = [...]string{
-	"none", "open unasked", "never suspect", "no queue floor", "no log gap", "count any ack", "show unreplicated", "overflow to max",
-	"overwrite offsets", "never compare", "never heal",
-}
-
-func (w weakness) String() string { return weaknesses[w] }
-
 // cluster is all there is in a seed.
 type cluster struct {
 	seed      uint64
@@ -69,8 +45,17 @@ func drawSettings(rnd *rand.Rand, weak weakness) settings {
 	if weak == countAnyAck {
 		s.plain = true
 	}
-	if weak == neverCompare {
+	switch weak {
+	case neverCompare:
 		s.plain = false
+	case showUnreplicated:
+		s.role = config.SyncMaster
+	case overwriteOffsets:
+		s.limit = 2 * time.Second
+	default:
+	}
+	if weak.losesTail() {
+		s.flush, s.leastBytes, s.fixed, s.limit = store.AsyncFlush, 16<<10, true, 2*time.Second
 	}
 	return s
 }
@@ -108,9 +93,13 @@ func run(seed uint64, weak weakness, damage, logs bool) *ledger {
 		n.start()
 	}
 	time.Sleep(2 * time.Second)
-	plan := c.drawPlan()
+	plan := c.pointedPlan()
+	pointed := len(plan) > 0
+	if !pointed {
+		plan = c.drawPlan()
+	}
 	for range 30 + rnd.IntN(70) {
-		if len(plan) > 0 && rnd.IntN(3) > 0 {
+		if len(plan) > 0 && (pointed || rnd.IntN(3) > 0) {
 			plan[0]()
 			plan = plan[1:]
 		} else {
@@ -146,75 +135,6 @@ func (c *cluster) pause() time.Duration {
 		return time.Duration(c.rnd.IntN(10)) * time.Second
 	}
 	return time.Duration(c.rnd.IntN(70)) * time.Second
-}
-
-// drawPlan is a story that loses something, to be told between other things; most seeds have none.
-func (c *cluster) drawPlan() (plan []func()) {
-	master, slaves := c.nodes[0], c.nodes[1:]
-	traffic := func(n int) {
-		for range n {
-			plan = append(plan, func() { c.actSend() }, func() { c.actPull() })
-		}
-	}
-	start := func(list ...*node) {
-		for _, n := range list {
-			plan = append(plan, func() { c.begins(n) })
-		}
-	}
-	keep := pick(c.rnd, vfstest.KeepNothing, vfstest.KeepNothing, vfstest.KeepSome)
-	switch c.rnd.IntN(5) {
-	case 0: // the master loses its tail while the slaves are away, and opens without them
-		traffic(2 + c.rnd.IntN(4))
-		plan = append(plan, func() {
-			for _, n := range slaves {
-				c.ledger.note("host %d goes away", n.host)
-				c.net.part(master.host, n.host, true)
-			}
-		})
-		traffic(c.rnd.IntN(3))
-		plan = append(plan, func() { c.kill(master, keep, true) })
-		start(master)
-		plan = append(plan, func() { time.Sleep(c.set.limit + 3*time.Second) })
-		traffic(2 + c.rnd.IntN(3))
-		plan = append(plan, c.join, func() { time.Sleep(4 * time.Second) })
-		traffic(2)
-	case 1: // all lose power
-		traffic(2 + c.rnd.IntN(4))
-		plan = append(plan, func() {
-			for _, n := range c.nodes {
-				c.kill(n, keep, true)
-			}
-		})
-		start(c.nodes...)
-		plan = append(plan, func() { time.Sleep(8 * time.Second) })
-		traffic(4)
-	case 2: // a message is read that a slow slave does not have yet, and the master loses it
-		at := queueName{"T", 0}
-		traffic(1 + c.rnd.IntN(3))
-		plan = append(plan, func() { time.Sleep(3 * time.Second) })
-		for _, n := range slaves {
-			plan = append(plan, func() { c.net.setSlow(n.host, 900*time.Millisecond) })
-		}
-		readers := func() {
-			for _, k := range c.consumers {
-				if k.queueName == at {
-					c.withConsumer(k, func() { c.pull(k, 0, 32) })
-				}
-			}
-		}
-		plan = append(plan, readers, func() {
-			time.Sleep(300 * time.Millisecond)
-			c.sendTo(at, 1, 50)
-			time.Sleep(30 * time.Millisecond)
-			readers()
-			time.Sleep(30 * time.Millisecond)
-			c.kill(master, vfstest.KeepNothing, true)
-		}, c.join)
-		start(c.nodes...)
-		plan = append(plan, func() { time.Sleep(8 * time.Second) }, func() { c.sendTo(at, 2, 50) })
-	default:
-	}
-	return plan
 }
 
 // act does the next thing.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -70,7 +71,8 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
-// failedSeeds have broken a promise once. What a seed does changes with the simulator, too: each stays for what it may find.
+// failedSeeds have broken a promise once. What a seed does changes with the simulator, too:
+// each stays for what it may find.
 var failedSeeds = []struct {
 	seed   uint64
 	damage bool
@@ -109,16 +111,18 @@ func TestSeedsThatFailed(t *testing.T) {
 	}
 }
 
-// TestBites switches each protection off in turn, and demands that some seed then breaks a promise that it is for.
+// TestBites switches each protection off in turn, and demands that some seed then breaks a promise that it is for. Where
+// chance seldom comes to that, each seed tells the story first, see pointedPlan: what one seed does depends on how
+// goroutines are scheduled, so no single one can be relied upon.
 func TestBites(t *testing.T) {
 	const within = 300 // seeds
 	protections := map[weakness]struct {
-		promise string
-		first   uint64 // a seed that is known to break it, tried before the others
+		promises string
+		first    uint64 // a seed that is known to break it, tried before the others
 	}{
-		openUnasked: {"P5", 11}, neverSuspect: {"P2", 7}, noQueueFloor: {"P2", 7}, noLogGap: {"DURABLE", 178},
-		countAnyAck: {"DURABLE", 169}, showUnreplicated: {"P2", 55}, overflowToMax: {"P1", 7}, overwriteOffsets: {"P4", 169},
-		neverCompare: {"P3", 32}, neverHeal: {"LIVE", 19},
+		openUnasked: {"P5", 11}, neverSuspect: {"P2", 7}, noQueueFloor: {"P2", 7}, noLogGap: {"DURABLE P3", 8},
+		countAnyAck: {"DURABLE P3", 3}, showUnreplicated: {"P2", 55}, overflowToMax: {"P1", 7}, overwriteOffsets: {"P4", 2},
+		neverCompare: {"P3", 1}, neverHeal: {"LIVE DURABLE", 2},
 	}
 	for _, weak := range sorted(protections) {
 		t.Run(weak.String(), func(t *testing.T) {
@@ -127,12 +131,15 @@ func TestBites(t *testing.T) {
 			for i := range uint64(within) {
 				seed := (p.first + i) % within
 				_, broken := play(t, seed, weak, false, false)
-				if len(broken) > 0 && strings.HasPrefix(broken[0], p.promise) {
-					t.Logf("seed %d: %s", seed, broken[0])
+				if len(broken) == 0 {
+					continue
+				}
+				if promise, _, _ := strings.Cut(broken[0], ":"); slices.Contains(strings.Fields(p.promises), promise) {
+					t.Logf("after %d seeds %d: %s", i, seed, broken[0])
 					return
 				}
 			}
-			t.Errorf("%d seeds with this protection switched off, and %s was kept", within, p.promise)
+			t.Errorf("%d seeds with this protection switched off, and %s was kept", within, p.promises)
 		})
 	}
 }

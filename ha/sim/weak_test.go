@@ -13,6 +13,36 @@ import (
 	"github.com/ratchetmq/ratchet/remoting"
 )
 
+// weakness is a protection that is switched off, to see that the simulator notices.
+type weakness uint8
+
+const (
+	none             weakness = iota
+	openUnasked               // a master opens without asking its replicas
+	neverSuspect              // a power cut is taken for a kill
+	noQueueFloor              // after a loss queues go on with the next offset
+	noLogGap                  // after a loss the log goes on where it ends
+	countAnyAck               // an acknowledgement counts without a look at what the slave has, at a master with noLogGap
+	showUnreplicated          // readers of a SYNC_MASTER see what no slave has
+	overflowToMax             // a consumer that is ahead is moved to the queue's end
+	overwriteOffsets          // another broker's offsets take the place of the own ones
+	neverCompare              // a slave appends without comparing what it has, below a master with noLogGap
+	neverHeal                 // a gap is not filled from a slave that comes back
+)
+
+var weaknesses = [...]string{
+	"none", "open unasked", "never suspect", "no queue floor", "no log gap", "count any ack", "show unreplicated", "overflow to max",
+	"overwrite offsets", "never compare", "never heal",
+}
+
+func (w weakness) String() string { return weaknesses[w] }
+
+// losesTail says whether the protection is for a master that has lost what its slaves have. By chance few seeds come to
+// that.
+func (w weakness) losesTail() bool {
+	return w == openUnasked || w == noLogGap || w == countAnyAck || w == neverCompare || w == neverHeal
+}
+
 // dial opens a connection to an HA port, as this process.
 func (p *process) dial(ctx context.Context, addr string) (net.Conn, error) {
 	if p.dead.Load() {
@@ -74,7 +104,7 @@ func (m *mirror) Write(b []byte) (int, error) {
 	end := m.p.store.Written()
 	if binary.BigEndian.Uint64(b) != helloMagic {
 		from := offset.Physical(binary.BigEndian.Uint64(b))
-		if from <= 1 || from >= end {
+		if from < 1 || from >= end {
 			return m.Conn.Write(b)
 		}
 		m.own(from, end, func(at offset.Physical, body []byte) []byte {
