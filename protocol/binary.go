@@ -13,7 +13,7 @@ import (
 //
 // A length of 0 stands for null.
 
-func decodeBinary(c *Command, h []byte) error {
+func decodeBinary(c *Command, x *FieldIndex, h []byte) error {
 	be := binary.BigEndian
 	c.Code = int32(int16(be.Uint16(h)))
 	c.Language = languageNumber(int64(int8(h[2])))
@@ -32,13 +32,33 @@ func decodeBinary(c *Command, h []byte) error {
 	if len(fields) == 0 {
 		return nil
 	}
-	c.Fields = Fields{raw: fields, codec: Binary, present: true}
-	for len(fields) > 0 {
-		if _, _, fields, ok = cutField(fields); !ok {
+	x.reset()
+	c.Fields = Fields{raw: fields, index: x, codec: Binary, present: true}
+	for at := 0; at < len(fields); {
+		key, value, end := nextField(fields, at)
+		if end < 0 {
 			return fmt.Errorf("%w: fields cut in one of them", ErrFrame)
+		}
+		if at = end; value-key > 4 && end > value { // the length of either is not 0
+			x.add(key, value-4, value, end, false)
 		}
 	}
 	return nil
+}
+
+// nextField finds the field at b[at]: where its key starts, its value, which is behind the key and four more bytes, and
+// the field behind it, -1 if it is cut off.
+func nextField(b []byte, at int) (key, value, end int) {
+	if key = at + 2; key > len(b) {
+		return 0, 0, -1
+	}
+	if value = key + int(int16(binary.BigEndian.Uint16(b[at:]))) + 4; value < key+4 || value > len(b) {
+		return 0, 0, -1
+	}
+	if end = value + int(int32(binary.BigEndian.Uint32(b[value-4:]))); end < value || end > len(b) {
+		return 0, 0, -1
+	}
+	return key, value, end
 }
 
 // cut32 splits b behind an int32 length and the bytes that it counts.
@@ -51,17 +71,4 @@ func cut32(b []byte) (part, rest []byte, ok bool) {
 		return nil, nil, false
 	}
 	return b[4 : 4+n : 4+n], b[4+n:], true
-}
-
-func cutField(b []byte) (key, value, rest []byte, ok bool) {
-	if len(b) < 2 {
-		return nil, nil, nil, false
-	}
-	n := int16(binary.BigEndian.Uint16(b))
-	if n < 0 || int(n) > len(b)-2 {
-		return nil, nil, nil, false
-	}
-	key, b = b[2:2+n:2+n], b[2+n:]
-	value, rest, ok = cut32(b)
-	return key, value, rest, ok
 }

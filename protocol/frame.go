@@ -111,29 +111,38 @@ func headerWord(b []byte, length int32) (Codec, int, error) {
 // is checked; what its fields hold is not looked at. An error is ErrFrame.
 func Decode(frame []byte) (Command, error) {
 	var c Command
+	err := c.Decode(frame, nil)
+	return c, err
+}
+
+// Decode is the function Decode for a command that is there already, which it overwrites. x, unless nil, makes
+// ReadHeader faster; the command refers to it.
+func (c *Command) Decode(frame []byte, x *FieldIndex) error {
+	*c = Command{}
 	size, err := FrameSize(frame)
 	switch {
 	case err != nil:
-		return c, err
+		return err
 	case len(frame) < headSize || size != len(frame):
-		return c, fmt.Errorf("%w: %d bytes, its length says %d", ErrFrame, len(frame), size)
+		return fmt.Errorf("%w: %d bytes, its length says %d", ErrFrame, len(frame), size)
 	}
 	codec, n, err := headerWord(frame, int32(size-lengthSize))
 	if err != nil {
-		return c, err
+		return err
 	}
 	c.Codec = codec
 	header := frame[headSize : headSize+n : headSize+n]
 	if codec == JSON {
-		err = decodeJSON(&c, header)
+		err = decodeJSON(c, x, header)
 	} else {
-		err = decodeBinary(&c, header)
+		err = decodeBinary(c, x, header)
 	}
 	if err != nil {
-		return Command{}, err
+		*c = Command{}
+		return err
 	}
 	if size > headSize+n {
 		c.Body = frame[headSize+n : size : size]
 	}
-	return c, nil
+	return nil
 }

@@ -7,12 +7,13 @@ func benchmarkDecode(b *testing.B, name string) {
 	b.SetBytes(int64(len(frame)))
 	b.ReportAllocs()
 	var h SendMessageRequest
+	var c Command
+	var x FieldIndex
 	for b.Loop() {
-		c, err := Decode(frame)
-		if err != nil {
+		if err := c.Decode(frame, &x); err != nil {
 			b.Fatal(err)
 		}
-		h = SendMessageRequest{}
+		h = SendMessageRequest{Properties: h.Properties[:0]}
 		if err := c.ReadHeader(&h); err != nil {
 			b.Fatal(err)
 		}
@@ -28,8 +29,10 @@ func BenchmarkDecodeSendV2Binary(b *testing.B) { benchmarkDecode(b, "send-v2-roc
 func BenchmarkDecodeOnlySendV2JSON(b *testing.B) {
 	frame := goldenFrame(b, "send-v2", "request").bytes
 	b.ReportAllocs()
+	var c Command
+	var x FieldIndex
 	for b.Loop() {
-		if _, err := Decode(frame); err != nil {
+		if err := c.Decode(frame, &x); err != nil {
 			b.Fatal(err)
 		}
 	}

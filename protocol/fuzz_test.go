@@ -5,18 +5,31 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzDecode: any bytes decode or fail as a frame; what decodes can be written and decodes to the same.
+// FuzzDecode: any bytes decode or fail as a frame; what decodes can be written and decodes to the same. An index changes
+// nothing of it, even one that was used before.
 func FuzzDecode(f *testing.F) {
 	for _, g := range goldenFrames(f) {
 		f.Add(g.bytes)
 	}
 	f.Add(frame(JSON, `{'code':1,x:[{}],"extFields":{"a":"\u0001\\","b":1,"c":null,},}`, "body"))
+	for _, n := range []int{maxIndexed, maxIndexed + 1} { // all that an index has room for, and more
+		many := raw{}
+		for i := range n {
+			many[fmt.Sprint("k", i)] = strings.Repeat("\x02v", i)
+		}
+		for _, codec := range []Codec{JSON, Binary} {
+			f.Add(AppendRequest(nil, codec, 1, 1, false, many, nil, nil))
+			f.Add(AppendRequest(nil, codec, 1, 1, false, raw{"a": "b", "c": strings.Repeat("v", n<<12), "d": "e"}, nil, nil))
+		}
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		b = b[:len(b):len(b)] // reading on would panic
 		size, err := FrameSize(b)
@@ -26,6 +39,7 @@ func FuzzDecode(f *testing.F) {
 		before := bytes.Clone(b)
 		c, err := Decode(b)
 		require.Equal(t, before, b, "Decode must not write")
+		requireSameWithIndex(t, b, c, err)
 		if err != nil {
 			require.ErrorIs(t, err, ErrFrame)
 			require.Zero(t, c)
@@ -57,6 +71,33 @@ func FuzzDecode(f *testing.F) {
 		require.Equal(t, sanitize(c.Codec, c.Remark), again.Remark)
 		require.Equal(t, []int32{c.Code, c.Opaque}, []int32{again.Code, again.Opaque})
 	})
+}
+
+// requireSameWithIndex demands that b, which decoded to c and err, does so with an index, too.
+func requireSameWithIndex(t *testing.T, b []byte, c Command, err error) {
+	x := FieldIndex{n: maxIndexed + 1, escaped: math.MaxUint32}
+	var indexed Command
+	errIndexed := indexed.Decode(b, &x)
+	require.Equal(t, fmt.Sprint(err), fmt.Sprint(errIndexed))
+	list := func(f Fields) (all []string, err error) {
+		err = f.Each(func(key, value []byte) error {
+			all = append(all, string(key), string(value))
+			return nil
+		})
+		return all, err
+	}
+	want, err := list(c.Fields)
+	got, errIndexed := list(indexed.Fields)
+	require.Equal(t, want, got)
+	require.Equal(t, err, errIndexed)
+	if err == nil && len(want) > 0 {
+		require.Equal(t, len(want) <= 2*maxIndexed && len(c.Fields.raw) <= math.MaxUint16, x.complete())
+	}
+	var h, hIndexed SendMessageRequest
+	require.Equal(t, c.ReadHeader(&h), indexed.ReadHeader(&hIndexed))
+	require.Equal(t, h, hIndexed)
+	indexed.Fields.index = nil
+	require.Equal(t, c, indexed)
 }
 
 func validUTF8(s string) bool { return sanitize(JSON, s) == s }

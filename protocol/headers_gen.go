@@ -66,22 +66,25 @@ func (h *AckMessageRequest) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *AckMessageRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<5-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.ConsumerGroup != ""):
+	case seen&(1<<0) == 0 && !(h.ConsumerGroup != ""):
 		return "consumerGroup"
-	case h.seen&(1<<1) == 0 && !(h.Topic != ""):
+	case seen&(1<<1) == 0 && !(h.Topic != ""):
 		return "topic"
-	case h.seen&(1<<2) == 0 && !(h.QueueID != 0):
+	case seen&(1<<2) == 0 && !(h.QueueID != 0):
 		return "queueId"
-	case h.seen&(1<<3) == 0 && !(h.ExtraInfo != ""):
+	case seen&(1<<3) == 0 && !(h.ExtraInfo != ""):
 		return "extraInfo"
-	case h.seen&(1<<4) == 0 && !(h.Offset != 0):
+	case seen&(1<<4) == 0 && !(h.Offset != 0):
 		return "offset"
 	}
 	return ""
 }
-
-func (h *AckMessageRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *AddBrokerRequest) WriteFields(w *FieldWriter) {
@@ -121,14 +124,17 @@ func (h *AddWritePermOfBrokerRequest) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *AddWritePermOfBrokerRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<1-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.BrokerName != ""):
+	case seen&(1<<0) == 0 && !(h.BrokerName != ""):
 		return "brokerName"
 	}
 	return ""
 }
-
-func (h *AddWritePermOfBrokerRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *AddWritePermOfBrokerResponse) WriteFields(w *FieldWriter) {
@@ -147,14 +153,17 @@ func (h *AddWritePermOfBrokerResponse) SetField(key string, value []byte) error 
 
 // Missing implements Header.
 func (h *AddWritePermOfBrokerResponse) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<1-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.AddTopicCount != 0):
+	case seen&(1<<0) == 0 && !(h.AddTopicCount != 0):
 		return "addTopicCount"
 	}
 	return ""
 }
-
-func (h *AddWritePermOfBrokerResponse) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *AlterSyncStateSetRequest) WriteFields(w *FieldWriter) {
@@ -325,18 +334,21 @@ func (h *BrokerHeartbeatRequest) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *BrokerHeartbeatRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<3-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.ClusterName != ""):
+	case seen&(1<<0) == 0 && !(h.ClusterName != ""):
 		return "clusterName"
-	case h.seen&(1<<1) == 0 && !(h.BrokerAddr != ""):
+	case seen&(1<<1) == 0 && !(h.BrokerAddr != ""):
 		return "brokerAddr"
-	case h.seen&(1<<2) == 0 && !(h.BrokerName != ""):
+	case seen&(1<<2) == 0 && !(h.BrokerName != ""):
 		return "brokerName"
 	}
 	return ""
 }
-
-func (h *BrokerHeartbeatRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *ChangeInvisibleTimeRequest) WriteFields(w *FieldWriter) {
@@ -375,24 +387,27 @@ func (h *ChangeInvisibleTimeRequest) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *ChangeInvisibleTimeRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<6-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.ConsumerGroup != ""):
+	case seen&(1<<0) == 0 && !(h.ConsumerGroup != ""):
 		return "consumerGroup"
-	case h.seen&(1<<1) == 0 && !(h.Topic != ""):
+	case seen&(1<<1) == 0 && !(h.Topic != ""):
 		return "topic"
-	case h.seen&(1<<2) == 0 && !(h.QueueID != 0):
+	case seen&(1<<2) == 0 && !(h.QueueID != 0):
 		return "queueId"
-	case h.seen&(1<<3) == 0 && !(h.ExtraInfo != ""):
+	case seen&(1<<3) == 0 && !(h.ExtraInfo != ""):
 		return "extraInfo"
-	case h.seen&(1<<4) == 0 && !(h.Offset != 0):
+	case seen&(1<<4) == 0 && !(h.Offset != 0):
 		return "offset"
-	case h.seen&(1<<5) == 0 && !(h.InvisibleTime != 0):
+	case seen&(1<<5) == 0 && !(h.InvisibleTime != 0):
 		return "invisibleTime"
 	}
 	return ""
 }
-
-func (h *ChangeInvisibleTimeRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *ChangeInvisibleTimeResponse) WriteFields(w *FieldWriter) {
@@ -419,18 +434,21 @@ func (h *ChangeInvisibleTimeResponse) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *ChangeInvisibleTimeResponse) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<3-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.PopTime != 0):
+	case seen&(1<<0) == 0 && !(h.PopTime != 0):
 		return "popTime"
-	case h.seen&(1<<1) == 0 && !(h.InvisibleTime != 0):
+	case seen&(1<<1) == 0 && !(h.InvisibleTime != 0):
 		return "invisibleTime"
-	case h.seen&(1<<2) == 0 && !(h.ReviveQID != 0):
+	case seen&(1<<2) == 0 && !(h.ReviveQID != 0):
 		return "reviveQid"
 	}
 	return ""
 }
-
-func (h *ChangeInvisibleTimeResponse) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *CheckRocksDBCQWriteProgressRequest) WriteFields(w *FieldWriter) {
@@ -454,14 +472,17 @@ func (h *CheckRocksDBCQWriteProgressRequest) SetField(key string, value []byte) 
 
 // Missing implements Header.
 func (h *CheckRocksDBCQWriteProgressRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<1-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.Topic != ""):
+	case seen&(1<<0) == 0 && !(h.Topic != ""):
 		return "topic"
 	}
 	return ""
 }
-
-func (h *CheckRocksDBCQWriteProgressRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *CheckTransactionStateRequest) WriteFields(w *FieldWriter) {
@@ -509,16 +530,19 @@ func (h *CheckTransactionStateRequest) SetField(key string, value []byte) error 
 
 // Missing implements Header.
 func (h *CheckTransactionStateRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<2-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.TranStateTableOffset != 0):
+	case seen&(1<<0) == 0 && !(h.TranStateTableOffset != 0):
 		return "tranStateTableOffset"
-	case h.seen&(1<<1) == 0 && !(h.CommitLogOffset != 0):
+	case seen&(1<<1) == 0 && !(h.CommitLogOffset != 0):
 		return "commitLogOffset"
 	}
 	return ""
 }
-
-func (h *CheckTransactionStateRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *CleanBrokerDataRequest) WriteFields(w *FieldWriter) {
@@ -552,14 +576,17 @@ func (h *CleanBrokerDataRequest) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *CleanBrokerDataRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<1-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.BrokerName != ""):
+	case seen&(1<<0) == 0 && !(h.BrokerName != ""):
 		return "brokerName"
 	}
 	return ""
 }
-
-func (h *CleanBrokerDataRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *CloneGroupOffsetRequest) WriteFields(w *FieldWriter) {
@@ -592,16 +619,19 @@ func (h *CloneGroupOffsetRequest) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *CloneGroupOffsetRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<2-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.SrcGroup != ""):
+	case seen&(1<<0) == 0 && !(h.SrcGroup != ""):
 		return "srcGroup"
-	case h.seen&(1<<1) == 0 && !(h.DestGroup != ""):
+	case seen&(1<<1) == 0 && !(h.DestGroup != ""):
 		return "destGroup"
 	}
 	return ""
 }
-
-func (h *CloneGroupOffsetRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *ConsumeMessageDirectlyRequest) WriteFields(w *FieldWriter) {
@@ -650,14 +680,17 @@ func (h *ConsumeMessageDirectlyRequest) SetField(key string, value []byte) error
 
 // Missing implements Header.
 func (h *ConsumeMessageDirectlyRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<1-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.ConsumerGroup != ""):
+	case seen&(1<<0) == 0 && !(h.ConsumerGroup != ""):
 		return "consumerGroup"
 	}
 	return ""
 }
-
-func (h *ConsumeMessageDirectlyRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *ConsumerSendMsgBackRequest) WriteFields(w *FieldWriter) {
@@ -704,18 +737,21 @@ func (h *ConsumerSendMsgBackRequest) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *ConsumerSendMsgBackRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<3-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.Offset != 0):
+	case seen&(1<<0) == 0 && !(h.Offset != 0):
 		return "offset"
-	case h.seen&(1<<1) == 0 && !(h.Group != ""):
+	case seen&(1<<1) == 0 && !(h.Group != ""):
 		return "group"
-	case h.seen&(1<<2) == 0 && !(h.DelayLevel != 0):
+	case seen&(1<<2) == 0 && !(h.DelayLevel != 0):
 		return "delayLevel"
 	}
 	return ""
 }
-
-func (h *ConsumerSendMsgBackRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *CreateAccessConfigRequest) WriteFields(w *FieldWriter) {
@@ -767,18 +803,21 @@ func (h *CreateAccessConfigRequest) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *CreateAccessConfigRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<3-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.AccessKey != ""):
+	case seen&(1<<0) == 0 && !(h.AccessKey != ""):
 		return "accessKey"
-	case h.seen&(1<<1) == 0 && !(h.SecretKey != ""):
+	case seen&(1<<1) == 0 && !(h.SecretKey != ""):
 		return "secretKey"
-	case h.seen&(1<<2) == 0 && !(h.Admin):
+	case seen&(1<<2) == 0 && !(h.Admin):
 		return "admin"
 	}
 	return ""
 }
-
-func (h *CreateAccessConfigRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *CreateTopicRequest) WriteFields(w *FieldWriter) {
@@ -836,26 +875,29 @@ func (h *CreateTopicRequest) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *CreateTopicRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<7-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.Topic != ""):
+	case seen&(1<<0) == 0 && !(h.Topic != ""):
 		return "topic"
-	case h.seen&(1<<1) == 0 && !(h.DefaultTopic != ""):
+	case seen&(1<<1) == 0 && !(h.DefaultTopic != ""):
 		return "defaultTopic"
-	case h.seen&(1<<2) == 0 && !(h.ReadQueueNums != 0):
+	case seen&(1<<2) == 0 && !(h.ReadQueueNums != 0):
 		return "readQueueNums"
-	case h.seen&(1<<3) == 0 && !(h.WriteQueueNums != 0):
+	case seen&(1<<3) == 0 && !(h.WriteQueueNums != 0):
 		return "writeQueueNums"
-	case h.seen&(1<<4) == 0 && !(h.Perm != 0):
+	case seen&(1<<4) == 0 && !(h.Perm != 0):
 		return "perm"
-	case h.seen&(1<<5) == 0 && !(h.TopicFilterType != ""):
+	case seen&(1<<5) == 0 && !(h.TopicFilterType != ""):
 		return "topicFilterType"
-	case h.seen&(1<<6) == 0 && !(h.Order):
+	case seen&(1<<6) == 0 && !(h.Order):
 		return "order"
 	}
 	return ""
 }
-
-func (h *CreateTopicRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *DeleteAccessConfigRequest) WriteFields(w *FieldWriter) {
@@ -874,14 +916,17 @@ func (h *DeleteAccessConfigRequest) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *DeleteAccessConfigRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<1-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.AccessKey != ""):
+	case seen&(1<<0) == 0 && !(h.AccessKey != ""):
 		return "accessKey"
 	}
 	return ""
 }
-
-func (h *DeleteAccessConfigRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *DeleteKVConfigRequest) WriteFields(w *FieldWriter) {
@@ -904,16 +949,19 @@ func (h *DeleteKVConfigRequest) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *DeleteKVConfigRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<2-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.Namespace != ""):
+	case seen&(1<<0) == 0 && !(h.Namespace != ""):
 		return "namespace"
-	case h.seen&(1<<1) == 0 && !(h.Key != ""):
+	case seen&(1<<1) == 0 && !(h.Key != ""):
 		return "key"
 	}
 	return ""
 }
-
-func (h *DeleteKVConfigRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *DeleteSubscriptionGroupRequest) WriteFields(w *FieldWriter) {
@@ -937,14 +985,17 @@ func (h *DeleteSubscriptionGroupRequest) SetField(key string, value []byte) erro
 
 // Missing implements Header.
 func (h *DeleteSubscriptionGroupRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<1-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.GroupName != ""):
+	case seen&(1<<0) == 0 && !(h.GroupName != ""):
 		return "groupName"
 	}
 	return ""
 }
-
-func (h *DeleteSubscriptionGroupRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *DeleteTopicFromNamesrvRequest) WriteFields(w *FieldWriter) {
@@ -968,14 +1019,17 @@ func (h *DeleteTopicFromNamesrvRequest) SetField(key string, value []byte) error
 
 // Missing implements Header.
 func (h *DeleteTopicFromNamesrvRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<1-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.Topic != ""):
+	case seen&(1<<0) == 0 && !(h.Topic != ""):
 		return "topic"
 	}
 	return ""
 }
-
-func (h *DeleteTopicFromNamesrvRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *DeleteTopicRequest) WriteFields(w *FieldWriter) {
@@ -994,14 +1048,17 @@ func (h *DeleteTopicRequest) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *DeleteTopicRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<1-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.Topic != ""):
+	case seen&(1<<0) == 0 && !(h.Topic != ""):
 		return "topic"
 	}
 	return ""
 }
-
-func (h *DeleteTopicRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *ElectMasterRequest) WriteFields(w *FieldWriter) {
@@ -1032,20 +1089,23 @@ func (h *ElectMasterRequest) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *ElectMasterRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<4-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.ClusterName != ""):
+	case seen&(1<<0) == 0 && !(h.ClusterName != ""):
 		return "clusterName"
-	case h.seen&(1<<1) == 0 && !(h.BrokerName != ""):
+	case seen&(1<<1) == 0 && !(h.BrokerName != ""):
 		return "brokerName"
-	case h.seen&(1<<2) == 0 && !(h.BrokerID != 0):
+	case seen&(1<<2) == 0 && !(h.BrokerID != 0):
 		return "brokerId"
-	case h.seen&(1<<3) == 0 && !(h.DesignateElect):
+	case seen&(1<<3) == 0 && !(h.DesignateElect):
 		return "designateElect"
 	}
 	return ""
 }
-
-func (h *ElectMasterRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *ElectMasterResponse) WriteFields(w *FieldWriter) {
@@ -1131,22 +1191,25 @@ func (h *EndTransactionRequest) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *EndTransactionRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<5-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.ProducerGroup != ""):
+	case seen&(1<<0) == 0 && !(h.ProducerGroup != ""):
 		return "producerGroup"
-	case h.seen&(1<<1) == 0 && !(h.TranStateTableOffset != 0):
+	case seen&(1<<1) == 0 && !(h.TranStateTableOffset != 0):
 		return "tranStateTableOffset"
-	case h.seen&(1<<2) == 0 && !(h.CommitLogOffset != 0):
+	case seen&(1<<2) == 0 && !(h.CommitLogOffset != 0):
 		return "commitLogOffset"
-	case h.seen&(1<<3) == 0 && !(h.CommitOrRollback != 0):
+	case seen&(1<<3) == 0 && !(h.CommitOrRollback != 0):
 		return "commitOrRollback"
-	case h.seen&(1<<4) == 0 && !(h.MsgID != ""):
+	case seen&(1<<4) == 0 && !(h.MsgID != ""):
 		return "msgId"
 	}
 	return ""
 }
-
-func (h *EndTransactionRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *ExchangeHAInfoRequest) WriteFields(w *FieldWriter) {
@@ -1227,14 +1290,17 @@ func (h *ExportRocksDBConfigToJSONRequest) SetField(key string, value []byte) er
 
 // Missing implements Header.
 func (h *ExportRocksDBConfigToJSONRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<1-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.ConfigType != ""):
+	case seen&(1<<0) == 0 && !(h.ConfigType != ""):
 		return "configType"
 	}
 	return ""
 }
-
-func (h *ExportRocksDBConfigToJSONRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *GetAllSubscriptionGroupConfigRequest) WriteFields(w *FieldWriter) {
@@ -1398,14 +1464,17 @@ func (h *GetBrokerConfigResponse) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *GetBrokerConfigResponse) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<1-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.Version != ""):
+	case seen&(1<<0) == 0 && !(h.Version != ""):
 		return "version"
 	}
 	return ""
 }
-
-func (h *GetBrokerConfigResponse) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *GetBrokerConsumeStatsRequest) WriteFields(w *FieldWriter) {
@@ -1424,14 +1493,17 @@ func (h *GetBrokerConsumeStatsRequest) SetField(key string, value []byte) error 
 
 // Missing implements Header.
 func (h *GetBrokerConsumeStatsRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<1-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.IsOrder):
+	case seen&(1<<0) == 0 && !(h.IsOrder):
 		return "isOrder"
 	}
 	return ""
 }
-
-func (h *GetBrokerConsumeStatsRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *GetBrokerMemberGroupRequest) WriteFields(w *FieldWriter) {
@@ -1454,16 +1526,19 @@ func (h *GetBrokerMemberGroupRequest) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *GetBrokerMemberGroupRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<2-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.ClusterName != ""):
+	case seen&(1<<0) == 0 && !(h.ClusterName != ""):
 		return "clusterName"
-	case h.seen&(1<<1) == 0 && !(h.BrokerName != ""):
+	case seen&(1<<1) == 0 && !(h.BrokerName != ""):
 		return "brokerName"
 	}
 	return ""
 }
-
-func (h *GetBrokerMemberGroupRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *GetConsumeStatsRequest) WriteFields(w *FieldWriter) {
@@ -1492,14 +1567,17 @@ func (h *GetConsumeStatsRequest) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *GetConsumeStatsRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<1-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.ConsumerGroup != ""):
+	case seen&(1<<0) == 0 && !(h.ConsumerGroup != ""):
 		return "consumerGroup"
 	}
 	return ""
 }
-
-func (h *GetConsumeStatsRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *GetConsumerConnectionListRequest) WriteFields(w *FieldWriter) {
@@ -1518,14 +1596,17 @@ func (h *GetConsumerConnectionListRequest) SetField(key string, value []byte) er
 
 // Missing implements Header.
 func (h *GetConsumerConnectionListRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<1-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.ConsumerGroup != ""):
+	case seen&(1<<0) == 0 && !(h.ConsumerGroup != ""):
 		return "consumerGroup"
 	}
 	return ""
 }
-
-func (h *GetConsumerConnectionListRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *GetConsumerListByGroupRequest) WriteFields(w *FieldWriter) {
@@ -1544,14 +1625,17 @@ func (h *GetConsumerListByGroupRequest) SetField(key string, value []byte) error
 
 // Missing implements Header.
 func (h *GetConsumerListByGroupRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<1-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.ConsumerGroup != ""):
+	case seen&(1<<0) == 0 && !(h.ConsumerGroup != ""):
 		return "consumerGroup"
 	}
 	return ""
 }
-
-func (h *GetConsumerListByGroupRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *GetConsumerRunningInfoRequest) WriteFields(w *FieldWriter) {
@@ -1579,16 +1663,19 @@ func (h *GetConsumerRunningInfoRequest) SetField(key string, value []byte) error
 
 // Missing implements Header.
 func (h *GetConsumerRunningInfoRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<2-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.ConsumerGroup != ""):
+	case seen&(1<<0) == 0 && !(h.ConsumerGroup != ""):
 		return "consumerGroup"
-	case h.seen&(1<<1) == 0 && !(h.ClientID != ""):
+	case seen&(1<<1) == 0 && !(h.ClientID != ""):
 		return "clientId"
 	}
 	return ""
 }
-
-func (h *GetConsumerRunningInfoRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *GetConsumerStatusRequest) WriteFields(w *FieldWriter) {
@@ -1616,16 +1703,19 @@ func (h *GetConsumerStatusRequest) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *GetConsumerStatusRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<2-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.Topic != ""):
+	case seen&(1<<0) == 0 && !(h.Topic != ""):
 		return "topic"
-	case h.seen&(1<<1) == 0 && !(h.Group != ""):
+	case seen&(1<<1) == 0 && !(h.Group != ""):
 		return "group"
 	}
 	return ""
 }
-
-func (h *GetConsumerStatusRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *GetEarliestMsgStoreTimeRequest) WriteFields(w *FieldWriter) {
@@ -1648,16 +1738,19 @@ func (h *GetEarliestMsgStoreTimeRequest) SetField(key string, value []byte) erro
 
 // Missing implements Header.
 func (h *GetEarliestMsgStoreTimeRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<2-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.Topic != ""):
+	case seen&(1<<0) == 0 && !(h.Topic != ""):
 		return "topic"
-	case h.seen&(1<<1) == 0 && !(h.QueueID != 0):
+	case seen&(1<<1) == 0 && !(h.QueueID != 0):
 		return "queueId"
 	}
 	return ""
 }
-
-func (h *GetEarliestMsgStoreTimeRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *GetEarliestMsgStoreTimeResponse) WriteFields(w *FieldWriter) {
@@ -1676,14 +1769,17 @@ func (h *GetEarliestMsgStoreTimeResponse) SetField(key string, value []byte) err
 
 // Missing implements Header.
 func (h *GetEarliestMsgStoreTimeResponse) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<1-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.Timestamp != 0):
+	case seen&(1<<0) == 0 && !(h.Timestamp != 0):
 		return "timestamp"
 	}
 	return ""
 }
-
-func (h *GetEarliestMsgStoreTimeResponse) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *GetKVConfigRequest) WriteFields(w *FieldWriter) {
@@ -1706,16 +1802,19 @@ func (h *GetKVConfigRequest) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *GetKVConfigRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<2-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.Namespace != ""):
+	case seen&(1<<0) == 0 && !(h.Namespace != ""):
 		return "namespace"
-	case h.seen&(1<<1) == 0 && !(h.Key != ""):
+	case seen&(1<<1) == 0 && !(h.Key != ""):
 		return "key"
 	}
 	return ""
 }
-
-func (h *GetKVConfigRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *GetKVConfigResponse) WriteFields(w *FieldWriter) {
@@ -1755,14 +1854,17 @@ func (h *GetKVListByNamespaceRequest) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *GetKVListByNamespaceRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<1-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.Namespace != ""):
+	case seen&(1<<0) == 0 && !(h.Namespace != ""):
 		return "namespace"
 	}
 	return ""
 }
-
-func (h *GetKVListByNamespaceRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *GetMaxOffsetRequest) WriteFields(w *FieldWriter) {
@@ -1790,16 +1892,19 @@ func (h *GetMaxOffsetRequest) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *GetMaxOffsetRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<2-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.Topic != ""):
+	case seen&(1<<0) == 0 && !(h.Topic != ""):
 		return "topic"
-	case h.seen&(1<<1) == 0 && !(h.QueueID != 0):
+	case seen&(1<<1) == 0 && !(h.QueueID != 0):
 		return "queueId"
 	}
 	return ""
 }
-
-func (h *GetMaxOffsetRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *GetMaxOffsetResponse) WriteFields(w *FieldWriter) {
@@ -1818,14 +1923,17 @@ func (h *GetMaxOffsetResponse) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *GetMaxOffsetResponse) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<1-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.Offset != 0):
+	case seen&(1<<0) == 0 && !(h.Offset != 0):
 		return "offset"
 	}
 	return ""
 }
-
-func (h *GetMaxOffsetResponse) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *GetMetaDataResponse) WriteFields(w *FieldWriter) {
@@ -1889,16 +1997,19 @@ func (h *GetMinOffsetRequest) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *GetMinOffsetRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<2-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.Topic != ""):
+	case seen&(1<<0) == 0 && !(h.Topic != ""):
 		return "topic"
-	case h.seen&(1<<1) == 0 && !(h.QueueID != 0):
+	case seen&(1<<1) == 0 && !(h.QueueID != 0):
 		return "queueId"
 	}
 	return ""
 }
-
-func (h *GetMinOffsetRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *GetMinOffsetResponse) WriteFields(w *FieldWriter) {
@@ -1917,14 +2028,17 @@ func (h *GetMinOffsetResponse) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *GetMinOffsetResponse) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<1-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.Offset != 0):
+	case seen&(1<<0) == 0 && !(h.Offset != 0):
 		return "offset"
 	}
 	return ""
 }
-
-func (h *GetMinOffsetResponse) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *GetNextBrokerIDRequest) WriteFields(w *FieldWriter) {
@@ -2000,14 +2114,17 @@ func (h *GetProducerConnectionListRequest) SetField(key string, value []byte) er
 
 // Missing implements Header.
 func (h *GetProducerConnectionListRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<1-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.ProducerGroup != ""):
+	case seen&(1<<0) == 0 && !(h.ProducerGroup != ""):
 		return "producerGroup"
 	}
 	return ""
 }
-
-func (h *GetProducerConnectionListRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *GetReplicaInfoRequest) WriteFields(w *FieldWriter) {
@@ -2083,14 +2200,17 @@ func (h *GetRouteInfoRequest) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *GetRouteInfoRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<1-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.Topic != ""):
+	case seen&(1<<0) == 0 && !(h.Topic != ""):
 		return "topic"
 	}
 	return ""
 }
-
-func (h *GetRouteInfoRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *GetSubscriptionGroupConfigRequest) WriteFields(w *FieldWriter) {
@@ -2109,14 +2229,17 @@ func (h *GetSubscriptionGroupConfigRequest) SetField(key string, value []byte) e
 
 // Missing implements Header.
 func (h *GetSubscriptionGroupConfigRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<1-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.Group != ""):
+	case seen&(1<<0) == 0 && !(h.Group != ""):
 		return "group"
 	}
 	return ""
 }
-
-func (h *GetSubscriptionGroupConfigRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *GetTopicConfigRequest) WriteFields(w *FieldWriter) {
@@ -2140,14 +2263,17 @@ func (h *GetTopicConfigRequest) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *GetTopicConfigRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<1-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.Topic != ""):
+	case seen&(1<<0) == 0 && !(h.Topic != ""):
 		return "topic"
 	}
 	return ""
 }
-
-func (h *GetTopicConfigRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *GetTopicStatsInfoRequest) WriteFields(w *FieldWriter) {
@@ -2166,14 +2292,17 @@ func (h *GetTopicStatsInfoRequest) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *GetTopicStatsInfoRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<1-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.Topic != ""):
+	case seen&(1<<0) == 0 && !(h.Topic != ""):
 		return "topic"
 	}
 	return ""
 }
-
-func (h *GetTopicStatsInfoRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *GetTopicsByClusterRequest) WriteFields(w *FieldWriter) {
@@ -2192,14 +2321,17 @@ func (h *GetTopicsByClusterRequest) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *GetTopicsByClusterRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<1-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.Cluster != ""):
+	case seen&(1<<0) == 0 && !(h.Cluster != ""):
 		return "cluster"
 	}
 	return ""
 }
-
-func (h *GetTopicsByClusterRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *HeartbeatResponse) WriteFields(w *FieldWriter) {
@@ -2317,22 +2449,25 @@ func (h *NotificationRequest) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *NotificationRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<5-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.ConsumerGroup != ""):
+	case seen&(1<<0) == 0 && !(h.ConsumerGroup != ""):
 		return "consumerGroup"
-	case h.seen&(1<<1) == 0 && !(h.Topic != ""):
+	case seen&(1<<1) == 0 && !(h.Topic != ""):
 		return "topic"
-	case h.seen&(1<<2) == 0 && !(h.QueueID != 0):
+	case seen&(1<<2) == 0 && !(h.QueueID != 0):
 		return "queueId"
-	case h.seen&(1<<3) == 0 && !(h.PollTime != 0):
+	case seen&(1<<3) == 0 && !(h.PollTime != 0):
 		return "pollTime"
-	case h.seen&(1<<4) == 0 && !(h.BornTime != 0):
+	case seen&(1<<4) == 0 && !(h.BornTime != 0):
 		return "bornTime"
 	}
 	return ""
 }
-
-func (h *NotificationRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *NotificationResponse) WriteFields(w *FieldWriter) {
@@ -2356,14 +2491,17 @@ func (h *NotificationResponse) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *NotificationResponse) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<1-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.HasMsg):
+	case seen&(1<<0) == 0 && !(h.HasMsg):
 		return "hasMsg"
 	}
 	return ""
 }
-
-func (h *NotificationResponse) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *NotifyBrokerRoleChangedRequest) WriteFields(w *FieldWriter) {
@@ -2418,14 +2556,17 @@ func (h *NotifyConsumerIDsChangedRequest) SetField(key string, value []byte) err
 
 // Missing implements Header.
 func (h *NotifyConsumerIDsChangedRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<1-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.ConsumerGroup != ""):
+	case seen&(1<<0) == 0 && !(h.ConsumerGroup != ""):
 		return "consumerGroup"
 	}
 	return ""
 }
-
-func (h *NotifyConsumerIDsChangedRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *NotifyMinBrokerIDChangeRequest) WriteFields(w *FieldWriter) {
@@ -2497,20 +2638,23 @@ func (h *PeekMessageRequest) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *PeekMessageRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<4-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.Topic != ""):
+	case seen&(1<<0) == 0 && !(h.Topic != ""):
 		return "topic"
-	case h.seen&(1<<1) == 0 && !(h.QueueID != 0):
+	case seen&(1<<1) == 0 && !(h.QueueID != 0):
 		return "queueId"
-	case h.seen&(1<<2) == 0 && !(h.MaxMsgNums != 0):
+	case seen&(1<<2) == 0 && !(h.MaxMsgNums != 0):
 		return "maxMsgNums"
-	case h.seen&(1<<3) == 0 && !(h.ConsumerGroup != ""):
+	case seen&(1<<3) == 0 && !(h.ConsumerGroup != ""):
 		return "consumerGroup"
 	}
 	return ""
 }
-
-func (h *PeekMessageRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *PollingInfoRequest) WriteFields(w *FieldWriter) {
@@ -2537,18 +2681,21 @@ func (h *PollingInfoRequest) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *PollingInfoRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<3-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.ConsumerGroup != ""):
+	case seen&(1<<0) == 0 && !(h.ConsumerGroup != ""):
 		return "consumerGroup"
-	case h.seen&(1<<1) == 0 && !(h.Topic != ""):
+	case seen&(1<<1) == 0 && !(h.Topic != ""):
 		return "topic"
-	case h.seen&(1<<2) == 0 && !(h.QueueID != 0):
+	case seen&(1<<2) == 0 && !(h.QueueID != 0):
 		return "queueId"
 	}
 	return ""
 }
-
-func (h *PollingInfoRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *PollingInfoResponse) WriteFields(w *FieldWriter) {
@@ -2567,14 +2714,17 @@ func (h *PollingInfoResponse) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *PollingInfoResponse) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<1-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.PollingNum != 0):
+	case seen&(1<<0) == 0 && !(h.PollingNum != 0):
 		return "pollingNum"
 	}
 	return ""
 }
-
-func (h *PollingInfoResponse) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *PopMessageRequest) WriteFields(w *FieldWriter) {
@@ -2641,28 +2791,31 @@ func (h *PopMessageRequest) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *PopMessageRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<8-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.ConsumerGroup != ""):
+	case seen&(1<<0) == 0 && !(h.ConsumerGroup != ""):
 		return "consumerGroup"
-	case h.seen&(1<<1) == 0 && !(h.Topic != ""):
+	case seen&(1<<1) == 0 && !(h.Topic != ""):
 		return "topic"
-	case h.seen&(1<<2) == 0 && !(h.QueueID != 0):
+	case seen&(1<<2) == 0 && !(h.QueueID != 0):
 		return "queueId"
-	case h.seen&(1<<3) == 0 && !(h.MaxMsgNums != 0):
+	case seen&(1<<3) == 0 && !(h.MaxMsgNums != 0):
 		return "maxMsgNums"
-	case h.seen&(1<<4) == 0 && !(h.InvisibleTime != 0):
+	case seen&(1<<4) == 0 && !(h.InvisibleTime != 0):
 		return "invisibleTime"
-	case h.seen&(1<<5) == 0 && !(h.PollTime != 0):
+	case seen&(1<<5) == 0 && !(h.PollTime != 0):
 		return "pollTime"
-	case h.seen&(1<<6) == 0 && !(h.BornTime != 0):
+	case seen&(1<<6) == 0 && !(h.BornTime != 0):
 		return "bornTime"
-	case h.seen&(1<<7) == 0 && !(h.InitMode != 0):
+	case seen&(1<<7) == 0 && !(h.InitMode != 0):
 		return "initMode"
 	}
 	return ""
 }
-
-func (h *PopMessageRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *PopMessageResponse) WriteFields(w *FieldWriter) {
@@ -2708,20 +2861,23 @@ func (h *PopMessageResponse) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *PopMessageResponse) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<4-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.PopTime != 0):
+	case seen&(1<<0) == 0 && !(h.PopTime != 0):
 		return "popTime"
-	case h.seen&(1<<1) == 0 && !(h.InvisibleTime != 0):
+	case seen&(1<<1) == 0 && !(h.InvisibleTime != 0):
 		return "invisibleTime"
-	case h.seen&(1<<2) == 0 && !(h.ReviveQID != 0):
+	case seen&(1<<2) == 0 && !(h.ReviveQID != 0):
 		return "reviveQid"
-	case h.seen&(1<<3) == 0 && !(h.RestNum != 0):
+	case seen&(1<<3) == 0 && !(h.RestNum != 0):
 		return "restNum"
 	}
 	return ""
 }
-
-func (h *PopMessageResponse) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *PullMessageRequest) WriteFields(w *FieldWriter) {
@@ -2802,30 +2958,33 @@ func (h *PullMessageRequest) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *PullMessageRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<9-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.ConsumerGroup != ""):
+	case seen&(1<<0) == 0 && !(h.ConsumerGroup != ""):
 		return "consumerGroup"
-	case h.seen&(1<<1) == 0 && !(h.Topic != ""):
+	case seen&(1<<1) == 0 && !(h.Topic != ""):
 		return "topic"
-	case h.seen&(1<<2) == 0 && !(h.QueueID != 0):
+	case seen&(1<<2) == 0 && !(h.QueueID != 0):
 		return "queueId"
-	case h.seen&(1<<3) == 0 && !(h.QueueOffset != 0):
+	case seen&(1<<3) == 0 && !(h.QueueOffset != 0):
 		return "queueOffset"
-	case h.seen&(1<<4) == 0 && !(h.MaxMsgNums != 0):
+	case seen&(1<<4) == 0 && !(h.MaxMsgNums != 0):
 		return "maxMsgNums"
-	case h.seen&(1<<5) == 0 && !(h.SysFlag != 0):
+	case seen&(1<<5) == 0 && !(h.SysFlag != 0):
 		return "sysFlag"
-	case h.seen&(1<<6) == 0 && !(h.CommitOffset != 0):
+	case seen&(1<<6) == 0 && !(h.CommitOffset != 0):
 		return "commitOffset"
-	case h.seen&(1<<7) == 0 && !(h.SuspendTimeoutMillis != 0):
+	case seen&(1<<7) == 0 && !(h.SuspendTimeoutMillis != 0):
 		return "suspendTimeoutMillis"
-	case h.seen&(1<<8) == 0 && !(h.SubVersion != 0):
+	case seen&(1<<8) == 0 && !(h.SubVersion != 0):
 		return "subVersion"
 	}
 	return ""
 }
-
-func (h *PullMessageRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *PullMessageResponse) WriteFields(w *FieldWriter) {
@@ -2876,20 +3035,23 @@ func (h *PullMessageResponse) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *PullMessageResponse) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<4-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.SuggestWhichBrokerID != 0):
+	case seen&(1<<0) == 0 && !(h.SuggestWhichBrokerID != 0):
 		return "suggestWhichBrokerId"
-	case h.seen&(1<<1) == 0 && !(h.NextBeginOffset != 0):
+	case seen&(1<<1) == 0 && !(h.NextBeginOffset != 0):
 		return "nextBeginOffset"
-	case h.seen&(1<<2) == 0 && !(h.MinOffset != 0):
+	case seen&(1<<2) == 0 && !(h.MinOffset != 0):
 		return "minOffset"
-	case h.seen&(1<<3) == 0 && !(h.MaxOffset != 0):
+	case seen&(1<<3) == 0 && !(h.MaxOffset != 0):
 		return "maxOffset"
 	}
 	return ""
 }
-
-func (h *PullMessageResponse) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *PushReplyMessageRequest) WriteFields(w *FieldWriter) {
@@ -2963,34 +3125,37 @@ func (h *PushReplyMessageRequest) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *PushReplyMessageRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<11-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.ProducerGroup != ""):
+	case seen&(1<<0) == 0 && !(h.ProducerGroup != ""):
 		return "producerGroup"
-	case h.seen&(1<<1) == 0 && !(h.Topic != ""):
+	case seen&(1<<1) == 0 && !(h.Topic != ""):
 		return "topic"
-	case h.seen&(1<<2) == 0 && !(h.DefaultTopic != ""):
+	case seen&(1<<2) == 0 && !(h.DefaultTopic != ""):
 		return "defaultTopic"
-	case h.seen&(1<<3) == 0 && !(h.DefaultTopicQueueNums != 0):
+	case seen&(1<<3) == 0 && !(h.DefaultTopicQueueNums != 0):
 		return "defaultTopicQueueNums"
-	case h.seen&(1<<4) == 0 && !(h.QueueID != 0):
+	case seen&(1<<4) == 0 && !(h.QueueID != 0):
 		return "queueId"
-	case h.seen&(1<<5) == 0 && !(h.SysFlag != 0):
+	case seen&(1<<5) == 0 && !(h.SysFlag != 0):
 		return "sysFlag"
-	case h.seen&(1<<6) == 0 && !(h.BornTimestamp != 0):
+	case seen&(1<<6) == 0 && !(h.BornTimestamp != 0):
 		return "bornTimestamp"
-	case h.seen&(1<<7) == 0 && !(h.Flag != 0):
+	case seen&(1<<7) == 0 && !(h.Flag != 0):
 		return "flag"
-	case h.seen&(1<<8) == 0 && !(h.BornHost != ""):
+	case seen&(1<<8) == 0 && !(h.BornHost != ""):
 		return "bornHost"
-	case h.seen&(1<<9) == 0 && !(h.StoreHost != ""):
+	case seen&(1<<9) == 0 && !(h.StoreHost != ""):
 		return "storeHost"
-	case h.seen&(1<<10) == 0 && !(h.StoreTimestamp != 0):
+	case seen&(1<<10) == 0 && !(h.StoreTimestamp != 0):
 		return "storeTimestamp"
 	}
 	return ""
 }
-
-func (h *PushReplyMessageRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *PutKVConfigRequest) WriteFields(w *FieldWriter) {
@@ -3017,18 +3182,21 @@ func (h *PutKVConfigRequest) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *PutKVConfigRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<3-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.Namespace != ""):
+	case seen&(1<<0) == 0 && !(h.Namespace != ""):
 		return "namespace"
-	case h.seen&(1<<1) == 0 && !(h.Key != ""):
+	case seen&(1<<1) == 0 && !(h.Key != ""):
 		return "key"
-	case h.seen&(1<<2) == 0 && !(h.Value != ""):
+	case seen&(1<<2) == 0 && !(h.Value != ""):
 		return "value"
 	}
 	return ""
 }
-
-func (h *PutKVConfigRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *QueryConsumeQueueRequest) WriteFields(w *FieldWriter) {
@@ -3092,16 +3260,19 @@ func (h *QueryConsumeTimeSpanRequest) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *QueryConsumeTimeSpanRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<2-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.Topic != ""):
+	case seen&(1<<0) == 0 && !(h.Topic != ""):
 		return "topic"
-	case h.seen&(1<<1) == 0 && !(h.Group != ""):
+	case seen&(1<<1) == 0 && !(h.Group != ""):
 		return "group"
 	}
 	return ""
 }
-
-func (h *QueryConsumeTimeSpanRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *QueryConsumerOffsetRequest) WriteFields(w *FieldWriter) {
@@ -3133,18 +3304,21 @@ func (h *QueryConsumerOffsetRequest) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *QueryConsumerOffsetRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<3-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.ConsumerGroup != ""):
+	case seen&(1<<0) == 0 && !(h.ConsumerGroup != ""):
 		return "consumerGroup"
-	case h.seen&(1<<1) == 0 && !(h.Topic != ""):
+	case seen&(1<<1) == 0 && !(h.Topic != ""):
 		return "topic"
-	case h.seen&(1<<2) == 0 && !(h.QueueID != 0):
+	case seen&(1<<2) == 0 && !(h.QueueID != 0):
 		return "queueId"
 	}
 	return ""
 }
-
-func (h *QueryConsumerOffsetRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *QueryConsumerOffsetResponse) WriteFields(w *FieldWriter) {
@@ -3163,14 +3337,17 @@ func (h *QueryConsumerOffsetResponse) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *QueryConsumerOffsetResponse) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<1-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.Offset != 0):
+	case seen&(1<<0) == 0 && !(h.Offset != 0):
 		return "offset"
 	}
 	return ""
 }
-
-func (h *QueryConsumerOffsetResponse) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *QueryCorrectionOffsetRequest) WriteFields(w *FieldWriter) {
@@ -3198,16 +3375,19 @@ func (h *QueryCorrectionOffsetRequest) SetField(key string, value []byte) error 
 
 // Missing implements Header.
 func (h *QueryCorrectionOffsetRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<2-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.CompareGroup != ""):
+	case seen&(1<<0) == 0 && !(h.CompareGroup != ""):
 		return "compareGroup"
-	case h.seen&(1<<1) == 0 && !(h.Topic != ""):
+	case seen&(1<<1) == 0 && !(h.Topic != ""):
 		return "topic"
 	}
 	return ""
 }
-
-func (h *QueryCorrectionOffsetRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *QueryDataVersionRequest) WriteFields(w *FieldWriter) {
@@ -3238,20 +3418,23 @@ func (h *QueryDataVersionRequest) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *QueryDataVersionRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<4-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.BrokerName != ""):
+	case seen&(1<<0) == 0 && !(h.BrokerName != ""):
 		return "brokerName"
-	case h.seen&(1<<1) == 0 && !(h.BrokerAddr != ""):
+	case seen&(1<<1) == 0 && !(h.BrokerAddr != ""):
 		return "brokerAddr"
-	case h.seen&(1<<2) == 0 && !(h.ClusterName != ""):
+	case seen&(1<<2) == 0 && !(h.ClusterName != ""):
 		return "clusterName"
-	case h.seen&(1<<3) == 0 && !(h.BrokerID != 0):
+	case seen&(1<<3) == 0 && !(h.BrokerID != 0):
 		return "brokerId"
 	}
 	return ""
 }
-
-func (h *QueryDataVersionRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *QueryDataVersionResponse) WriteFields(w *FieldWriter) {
@@ -3270,14 +3453,17 @@ func (h *QueryDataVersionResponse) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *QueryDataVersionResponse) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<1-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.Changed):
+	case seen&(1<<0) == 0 && !(h.Changed):
 		return "changed"
 	}
 	return ""
 }
-
-func (h *QueryDataVersionResponse) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *QueryMessageRequest) WriteFields(w *FieldWriter) {
@@ -3322,22 +3508,25 @@ func (h *QueryMessageRequest) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *QueryMessageRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<5-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.Topic != ""):
+	case seen&(1<<0) == 0 && !(h.Topic != ""):
 		return "topic"
-	case h.seen&(1<<1) == 0 && !(h.Key != ""):
+	case seen&(1<<1) == 0 && !(h.Key != ""):
 		return "key"
-	case h.seen&(1<<2) == 0 && !(h.MaxNum != 0):
+	case seen&(1<<2) == 0 && !(h.MaxNum != 0):
 		return "maxNum"
-	case h.seen&(1<<3) == 0 && !(h.BeginTimestamp != 0):
+	case seen&(1<<3) == 0 && !(h.BeginTimestamp != 0):
 		return "beginTimestamp"
-	case h.seen&(1<<4) == 0 && !(h.EndTimestamp != 0):
+	case seen&(1<<4) == 0 && !(h.EndTimestamp != 0):
 		return "endTimestamp"
 	}
 	return ""
 }
-
-func (h *QueryMessageRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *QueryMessageResponse) WriteFields(w *FieldWriter) {
@@ -3360,16 +3549,19 @@ func (h *QueryMessageResponse) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *QueryMessageResponse) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<2-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.IndexLastUpdateTimestamp != 0):
+	case seen&(1<<0) == 0 && !(h.IndexLastUpdateTimestamp != 0):
 		return "indexLastUpdateTimestamp"
-	case h.seen&(1<<1) == 0 && !(h.IndexLastUpdatePhyOffset != 0):
+	case seen&(1<<1) == 0 && !(h.IndexLastUpdatePhyOffset != 0):
 		return "indexLastUpdatePhyoffset"
 	}
 	return ""
 }
-
-func (h *QueryMessageResponse) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *QuerySubscriptionByConsumerRequest) WriteFields(w *FieldWriter) {
@@ -3393,14 +3585,17 @@ func (h *QuerySubscriptionByConsumerRequest) SetField(key string, value []byte) 
 
 // Missing implements Header.
 func (h *QuerySubscriptionByConsumerRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<1-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.Group != ""):
+	case seen&(1<<0) == 0 && !(h.Group != ""):
 		return "group"
 	}
 	return ""
 }
-
-func (h *QuerySubscriptionByConsumerRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *QueryTopicConsumeByWhoRequest) WriteFields(w *FieldWriter) {
@@ -3419,14 +3614,17 @@ func (h *QueryTopicConsumeByWhoRequest) SetField(key string, value []byte) error
 
 // Missing implements Header.
 func (h *QueryTopicConsumeByWhoRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<1-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.Topic != ""):
+	case seen&(1<<0) == 0 && !(h.Topic != ""):
 		return "topic"
 	}
 	return ""
 }
-
-func (h *QueryTopicConsumeByWhoRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *QueryTopicsByConsumerRequest) WriteFields(w *FieldWriter) {
@@ -3445,14 +3643,17 @@ func (h *QueryTopicsByConsumerRequest) SetField(key string, value []byte) error 
 
 // Missing implements Header.
 func (h *QueryTopicsByConsumerRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<1-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.Group != ""):
+	case seen&(1<<0) == 0 && !(h.Group != ""):
 		return "group"
 	}
 	return ""
 }
-
-func (h *QueryTopicsByConsumerRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *RecallMessageRequest) WriteFields(w *FieldWriter) {
@@ -3480,16 +3681,19 @@ func (h *RecallMessageRequest) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *RecallMessageRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<2-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.Topic != ""):
+	case seen&(1<<0) == 0 && !(h.Topic != ""):
 		return "topic"
-	case h.seen&(1<<1) == 0 && !(h.RecallHandle != ""):
+	case seen&(1<<1) == 0 && !(h.RecallHandle != ""):
 		return "recallHandle"
 	}
 	return ""
 }
-
-func (h *RecallMessageRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *RecallMessageResponse) WriteFields(w *FieldWriter) {
@@ -3508,14 +3712,17 @@ func (h *RecallMessageResponse) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *RecallMessageResponse) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<1-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.MsgID != ""):
+	case seen&(1<<0) == 0 && !(h.MsgID != ""):
 		return "msgId"
 	}
 	return ""
 }
-
-func (h *RecallMessageResponse) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *RegisterBrokerRequest) WriteFields(w *FieldWriter) {
@@ -3570,22 +3777,25 @@ func (h *RegisterBrokerRequest) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *RegisterBrokerRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<5-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.BrokerName != ""):
+	case seen&(1<<0) == 0 && !(h.BrokerName != ""):
 		return "brokerName"
-	case h.seen&(1<<1) == 0 && !(h.BrokerAddr != ""):
+	case seen&(1<<1) == 0 && !(h.BrokerAddr != ""):
 		return "brokerAddr"
-	case h.seen&(1<<2) == 0 && !(h.ClusterName != ""):
+	case seen&(1<<2) == 0 && !(h.ClusterName != ""):
 		return "clusterName"
-	case h.seen&(1<<3) == 0 && !(h.HAServerAddr != ""):
+	case seen&(1<<3) == 0 && !(h.HAServerAddr != ""):
 		return "haServerAddr"
-	case h.seen&(1<<4) == 0 && !(h.BrokerID != 0):
+	case seen&(1<<4) == 0 && !(h.BrokerID != 0):
 		return "brokerId"
 	}
 	return ""
 }
-
-func (h *RegisterBrokerRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *RegisterBrokerResponse) WriteFields(w *FieldWriter) {
@@ -3717,14 +3927,17 @@ func (h *RegisterTopicRequest) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *RegisterTopicRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<1-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.Topic != ""):
+	case seen&(1<<0) == 0 && !(h.Topic != ""):
 		return "topic"
 	}
 	return ""
 }
-
-func (h *RegisterTopicRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *RemoveBrokerRequest) WriteFields(w *FieldWriter) {
@@ -3751,18 +3964,21 @@ func (h *RemoveBrokerRequest) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *RemoveBrokerRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<3-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.BrokerName != ""):
+	case seen&(1<<0) == 0 && !(h.BrokerName != ""):
 		return "brokerName"
-	case h.seen&(1<<1) == 0 && !(h.BrokerClusterName != ""):
+	case seen&(1<<1) == 0 && !(h.BrokerClusterName != ""):
 		return "brokerClusterName"
-	case h.seen&(1<<2) == 0 && !(h.BrokerID != 0):
+	case seen&(1<<2) == 0 && !(h.BrokerID != 0):
 		return "brokerId"
 	}
 	return ""
 }
-
-func (h *RemoveBrokerRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *ResetMasterFlushOffsetRequest) WriteFields(w *FieldWriter) {
@@ -3781,14 +3997,17 @@ func (h *ResetMasterFlushOffsetRequest) SetField(key string, value []byte) error
 
 // Missing implements Header.
 func (h *ResetMasterFlushOffsetRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<1-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.MasterFlushOffset != 0):
+	case seen&(1<<0) == 0 && !(h.MasterFlushOffset != 0):
 		return "masterFlushOffset"
 	}
 	return ""
 }
-
-func (h *ResetMasterFlushOffsetRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *ResetOffsetRequest) WriteFields(w *FieldWriter) {
@@ -3829,20 +4048,23 @@ func (h *ResetOffsetRequest) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *ResetOffsetRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<4-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.Topic != ""):
+	case seen&(1<<0) == 0 && !(h.Topic != ""):
 		return "topic"
-	case h.seen&(1<<1) == 0 && !(h.Group != ""):
+	case seen&(1<<1) == 0 && !(h.Group != ""):
 		return "group"
-	case h.seen&(1<<2) == 0 && !(h.Timestamp != 0):
+	case seen&(1<<2) == 0 && !(h.Timestamp != 0):
 		return "timestamp"
-	case h.seen&(1<<3) == 0 && !(h.IsForce):
+	case seen&(1<<3) == 0 && !(h.IsForce):
 		return "isForce"
 	}
 	return ""
 }
-
-func (h *ResetOffsetRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *ResumeCheckHalfMessageRequest) WriteFields(w *FieldWriter) {
@@ -3900,18 +4122,21 @@ func (h *SearchOffsetRequest) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *SearchOffsetRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<3-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.Topic != ""):
+	case seen&(1<<0) == 0 && !(h.Topic != ""):
 		return "topic"
-	case h.seen&(1<<1) == 0 && !(h.QueueID != 0):
+	case seen&(1<<1) == 0 && !(h.QueueID != 0):
 		return "queueId"
-	case h.seen&(1<<2) == 0 && !(h.Timestamp != 0):
+	case seen&(1<<2) == 0 && !(h.Timestamp != 0):
 		return "timestamp"
 	}
 	return ""
 }
-
-func (h *SearchOffsetRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *SearchOffsetResponse) WriteFields(w *FieldWriter) {
@@ -3930,14 +4155,17 @@ func (h *SearchOffsetResponse) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *SearchOffsetResponse) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<1-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.Offset != 0):
+	case seen&(1<<0) == 0 && !(h.Offset != 0):
 		return "offset"
 	}
 	return ""
 }
-
-func (h *SearchOffsetResponse) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *SendMessageRequest) WriteFields(w *FieldWriter) {
@@ -4014,28 +4242,31 @@ func (h *SendMessageRequest) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *SendMessageRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<8-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.ProducerGroup != ""):
+	case seen&(1<<0) == 0 && !(h.ProducerGroup != ""):
 		return "producerGroup"
-	case h.seen&(1<<1) == 0 && !(h.Topic != ""):
+	case seen&(1<<1) == 0 && !(h.Topic != ""):
 		return "topic"
-	case h.seen&(1<<2) == 0 && !(h.DefaultTopic != ""):
+	case seen&(1<<2) == 0 && !(h.DefaultTopic != ""):
 		return "defaultTopic"
-	case h.seen&(1<<3) == 0 && !(h.DefaultTopicQueueNums != 0):
+	case seen&(1<<3) == 0 && !(h.DefaultTopicQueueNums != 0):
 		return "defaultTopicQueueNums"
-	case h.seen&(1<<4) == 0 && !(h.QueueID != 0):
+	case seen&(1<<4) == 0 && !(h.QueueID != 0):
 		return "queueId"
-	case h.seen&(1<<5) == 0 && !(h.SysFlag != 0):
+	case seen&(1<<5) == 0 && !(h.SysFlag != 0):
 		return "sysFlag"
-	case h.seen&(1<<6) == 0 && !(h.BornTimestamp != 0):
+	case seen&(1<<6) == 0 && !(h.BornTimestamp != 0):
 		return "bornTimestamp"
-	case h.seen&(1<<7) == 0 && !(h.Flag != 0):
+	case seen&(1<<7) == 0 && !(h.Flag != 0):
 		return "flag"
 	}
 	return ""
 }
-
-func (h *SendMessageRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *SendMessageRequestV2) WriteFields(w *FieldWriter) {
@@ -4112,28 +4343,31 @@ func (h *SendMessageRequestV2) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *SendMessageRequestV2) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<8-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.ProducerGroup != ""):
+	case seen&(1<<0) == 0 && !(h.ProducerGroup != ""):
 		return "a"
-	case h.seen&(1<<1) == 0 && !(h.Topic != ""):
+	case seen&(1<<1) == 0 && !(h.Topic != ""):
 		return "b"
-	case h.seen&(1<<2) == 0 && !(h.DefaultTopic != ""):
+	case seen&(1<<2) == 0 && !(h.DefaultTopic != ""):
 		return "c"
-	case h.seen&(1<<3) == 0 && !(h.DefaultTopicQueueNums != 0):
+	case seen&(1<<3) == 0 && !(h.DefaultTopicQueueNums != 0):
 		return "d"
-	case h.seen&(1<<4) == 0 && !(h.QueueID != 0):
+	case seen&(1<<4) == 0 && !(h.QueueID != 0):
 		return "e"
-	case h.seen&(1<<5) == 0 && !(h.SysFlag != 0):
+	case seen&(1<<5) == 0 && !(h.SysFlag != 0):
 		return "f"
-	case h.seen&(1<<6) == 0 && !(h.BornTimestamp != 0):
+	case seen&(1<<6) == 0 && !(h.BornTimestamp != 0):
 		return "g"
-	case h.seen&(1<<7) == 0 && !(h.Flag != 0):
+	case seen&(1<<7) == 0 && !(h.Flag != 0):
 		return "h"
 	}
 	return ""
 }
-
-func (h *SendMessageRequestV2) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *SendMessageResponse) WriteFields(w *FieldWriter) {
@@ -4175,18 +4409,21 @@ func (h *SendMessageResponse) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *SendMessageResponse) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<3-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.MsgID != ""):
+	case seen&(1<<0) == 0 && !(h.MsgID != ""):
 		return "msgId"
-	case h.seen&(1<<1) == 0 && !(h.QueueID != 0):
+	case seen&(1<<1) == 0 && !(h.QueueID != 0):
 		return "queueId"
-	case h.seen&(1<<2) == 0 && !(h.QueueOffset != 0):
+	case seen&(1<<2) == 0 && !(h.QueueOffset != 0):
 		return "queueOffset"
 	}
 	return ""
 }
-
-func (h *SendMessageResponse) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *UnregisterBrokerRequest) WriteFields(w *FieldWriter) {
@@ -4217,20 +4454,23 @@ func (h *UnregisterBrokerRequest) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *UnregisterBrokerRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<4-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.BrokerName != ""):
+	case seen&(1<<0) == 0 && !(h.BrokerName != ""):
 		return "brokerName"
-	case h.seen&(1<<1) == 0 && !(h.BrokerAddr != ""):
+	case seen&(1<<1) == 0 && !(h.BrokerAddr != ""):
 		return "brokerAddr"
-	case h.seen&(1<<2) == 0 && !(h.ClusterName != ""):
+	case seen&(1<<2) == 0 && !(h.ClusterName != ""):
 		return "clusterName"
-	case h.seen&(1<<3) == 0 && !(h.BrokerID != 0):
+	case seen&(1<<3) == 0 && !(h.BrokerID != 0):
 		return "brokerId"
 	}
 	return ""
 }
-
-func (h *UnregisterBrokerRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *UnregisterClientRequest) WriteFields(w *FieldWriter) {
@@ -4259,14 +4499,17 @@ func (h *UnregisterClientRequest) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *UnregisterClientRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<1-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.ClientID != ""):
+	case seen&(1<<0) == 0 && !(h.ClientID != ""):
 		return "clientID"
 	}
 	return ""
 }
-
-func (h *UnregisterClientRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *UpdateConsumerOffsetRequest) WriteFields(w *FieldWriter) {
@@ -4297,20 +4540,23 @@ func (h *UpdateConsumerOffsetRequest) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *UpdateConsumerOffsetRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<4-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.ConsumerGroup != ""):
+	case seen&(1<<0) == 0 && !(h.ConsumerGroup != ""):
 		return "consumerGroup"
-	case h.seen&(1<<1) == 0 && !(h.Topic != ""):
+	case seen&(1<<1) == 0 && !(h.Topic != ""):
 		return "topic"
-	case h.seen&(1<<2) == 0 && !(h.QueueID != 0):
+	case seen&(1<<2) == 0 && !(h.QueueID != 0):
 		return "queueId"
-	case h.seen&(1<<3) == 0 && !(h.CommitOffset != 0):
+	case seen&(1<<3) == 0 && !(h.CommitOffset != 0):
 		return "commitOffset"
 	}
 	return ""
 }
-
-func (h *UpdateConsumerOffsetRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *UpdateGlobalWhiteAddrsConfigRequest) WriteFields(w *FieldWriter) {
@@ -4334,14 +4580,17 @@ func (h *UpdateGlobalWhiteAddrsConfigRequest) SetField(key string, value []byte)
 
 // Missing implements Header.
 func (h *UpdateGlobalWhiteAddrsConfigRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<1-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.GlobalWhiteAddrs != ""):
+	case seen&(1<<0) == 0 && !(h.GlobalWhiteAddrs != ""):
 		return "globalWhiteAddrs"
 	}
 	return ""
 }
-
-func (h *UpdateGlobalWhiteAddrsConfigRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *UpdateGroupForbiddenRequest) WriteFields(w *FieldWriter) {
@@ -4369,16 +4618,19 @@ func (h *UpdateGroupForbiddenRequest) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *UpdateGroupForbiddenRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<2-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.Group != ""):
+	case seen&(1<<0) == 0 && !(h.Group != ""):
 		return "group"
-	case h.seen&(1<<1) == 0 && !(h.Topic != ""):
+	case seen&(1<<1) == 0 && !(h.Topic != ""):
 		return "topic"
 	}
 	return ""
 }
-
-func (h *UpdateGroupForbiddenRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *UserRequest) WriteFields(w *FieldWriter) {
@@ -4422,16 +4674,19 @@ func (h *ViewBrokerStatsDataRequest) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *ViewBrokerStatsDataRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<2-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.StatsName != ""):
+	case seen&(1<<0) == 0 && !(h.StatsName != ""):
 		return "statsName"
-	case h.seen&(1<<1) == 0 && !(h.StatsKey != ""):
+	case seen&(1<<1) == 0 && !(h.StatsKey != ""):
 		return "statsKey"
 	}
 	return ""
 }
-
-func (h *ViewBrokerStatsDataRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *ViewMessageRequest) WriteFields(w *FieldWriter) {
@@ -4455,14 +4710,17 @@ func (h *ViewMessageRequest) SetField(key string, value []byte) error {
 
 // Missing implements Header.
 func (h *ViewMessageRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<1-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.Offset != 0):
+	case seen&(1<<0) == 0 && !(h.Offset != 0):
 		return "offset"
 	}
 	return ""
 }
-
-func (h *ViewMessageRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *WipeWritePermOfBrokerRequest) WriteFields(w *FieldWriter) {
@@ -4481,14 +4739,17 @@ func (h *WipeWritePermOfBrokerRequest) SetField(key string, value []byte) error 
 
 // Missing implements Header.
 func (h *WipeWritePermOfBrokerRequest) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<1-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.BrokerName != ""):
+	case seen&(1<<0) == 0 && !(h.BrokerName != ""):
 		return "brokerName"
 	}
 	return ""
 }
-
-func (h *WipeWritePermOfBrokerRequest) fieldsSeen() *fieldSet { return &h.seen }
 
 // WriteFields implements Header.
 func (h *WipeWritePermOfBrokerResponse) WriteFields(w *FieldWriter) {
@@ -4507,11 +4768,14 @@ func (h *WipeWritePermOfBrokerResponse) SetField(key string, value []byte) error
 
 // Missing implements Header.
 func (h *WipeWritePermOfBrokerResponse) Missing() string {
+	seen := h.seen
+	h.seen = 0
+	if seen == 1<<1-1 {
+		return ""
+	}
 	switch {
-	case h.seen&(1<<0) == 0 && !(h.WipeTopicCount != 0):
+	case seen&(1<<0) == 0 && !(h.WipeTopicCount != 0):
 		return "wipeTopicCount"
 	}
 	return ""
 }
-
-func (h *WipeWritePermOfBrokerResponse) fieldsSeen() *fieldSet { return &h.seen }

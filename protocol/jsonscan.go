@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -30,42 +31,123 @@ const (
 )
 
 // decodeJSON reads a JSON header. Of keys that come twice the last counts; unknown ones are passed over.
-func decodeJSON(c *Command, h []byte) error {
-	end, err := eachMember(h, skipSpace(h, 0), 0, func(key, value token) error {
-		switch string(key.text) {
-		case "code":
-			return headerInt(&c.Code, key, value)
-		case "version":
-			return headerInt(&c.Version, key, value)
-		case "opaque":
-			return headerInt(&c.Opaque, key, value)
-		case "flag":
-			return headerInt(&c.Flag, key, value)
-		case "language":
-			if value.kind != kindNull {
-				c.Language = languageOf(value.text)
-			}
-		case "remark":
-			return headerText(&c.Remark, value)
-		case "extFields":
-			c.Fields = Fields{}
-			switch value.kind {
-			case kindNull:
-			case kindObject:
-				c.Fields = Fields{raw: value.text, codec: JSON, present: true}
-			default:
-				return fmt.Errorf("%w: extFields is no object", ErrFrame)
-			}
-		}
-		return nil
-	})
+func decodeJSON(c *Command, x *FieldIndex, h []byte) error {
+	i, err := openObject(h, skipSpace(h, 0))
 	if err != nil {
 		return err
 	}
-	if end = skipSpace(h, end); end != len(h) {
-		return fmt.Errorf("%w: JSON header ends at %d of %d", ErrFrame, end, len(h))
+	for {
+		if i = skipSpace(h, i); i < len(h) && h[i] == '}' {
+			break
+		}
+		if next, ok := decodeNumber(c, h, i); ok {
+			i = next
+			continue
+		}
+		key, next, err := scanName(h, i)
+		if err != nil {
+			return err
+		}
+		if string(key.text) == "extFields" {
+			next, err = decodeFields(c, x, h, next)
+		} else {
+			next, err = decodeMember(c, key, h, next)
+		}
+		if err != nil {
+			return err
+		}
+		if i, err = endMember(h, next); err != nil {
+			return err
+		}
+	}
+	if i = skipSpace(h, i+1); i != len(h) {
+		return fmt.Errorf("%w: JSON header ends at %d of %d", ErrFrame, i, len(h))
 	}
 	return nil
+}
+
+// decodeNumber reads a number's key, value and the comma behind it, as peers write them. Not ok: there is something else.
+func decodeNumber(c *Command, h []byte, i int) (next int, ok bool) {
+	if i+2 >= len(h) {
+		return 0, false
+	}
+	var key string
+	var p *int32
+	switch h[i+1] {
+	case 'c':
+		key, p = `"code":`, &c.Code
+	case 'f':
+		key, p = `"flag":`, &c.Flag
+	case 'o':
+		key, p = `"opaque":`, &c.Opaque
+	case 'v':
+		key, p = `"version":`, &c.Version
+	default:
+		return 0, false
+	}
+	if len(h)-i < len(key) || string(h[i:i+len(key)]) != key {
+		return 0, false
+	}
+	start := i + len(key)
+	n := uint64(0)
+	for i = start; i < len(h) && h[i]-'0' <= 9; i++ {
+		n = n*10 + uint64(h[i]-'0')
+	}
+	if i == start || i-start > 10 || n > math.MaxInt32 || i >= len(h) {
+		return 0, false
+	}
+	if h[i] == ',' {
+		i++
+	} else if h[i] != '}' {
+		return 0, false
+	}
+	*p = int32(n)
+	return i, true
+}
+
+// decodeMember reads the value at h[i] of any key but extFields.
+func decodeMember(c *Command, key token, h []byte, i int) (next int, err error) {
+	value, next, ok := scanValue(h, i, 1)
+	if !ok {
+		return 0, valueExpected(i)
+	}
+	switch string(key.text) {
+	case "code":
+		err = headerInt(&c.Code, key, value)
+	case "version":
+		err = headerInt(&c.Version, key, value)
+	case "opaque":
+		err = headerInt(&c.Opaque, key, value)
+	case "flag":
+		err = headerInt(&c.Flag, key, value)
+	case "language":
+		if value.kind != kindNull {
+			c.Language = languageOf(value.text)
+		}
+	case "remark":
+		err = headerText(&c.Remark, value)
+	}
+	return next, err
+}
+
+// decodeFields reads the value at h[i] of extFields.
+func decodeFields(c *Command, x *FieldIndex, h []byte, i int) (next int, err error) {
+	c.Fields = Fields{}
+	if i >= len(h) || h[i] != '{' {
+		value, next, ok := scanValue(h, i, 1)
+		switch {
+		case !ok:
+			return 0, valueExpected(i)
+		case value.kind != kindNull:
+			return 0, fmt.Errorf("%w: extFields is no object", ErrFrame)
+		}
+		return next, nil
+	}
+	x.reset()
+	if next, err = skipMembers(h, i, 1, x); err == nil {
+		c.Fields = Fields{raw: h[i:next], index: x, codec: JSON, present: true}
+	}
+	return next, err
 }
 
 func headerInt(p *int32, key, value token) error {
@@ -97,13 +179,34 @@ func headerText(p *string, value token) error {
 	return nil
 }
 
-// eachMember reads the object that starts at b[i] and calls fn with each key and value. It returns the position behind
-// the object. fn's error ends it.
-func eachMember(b []byte, i, depth int, fn func(key, value token) error) (int, error) {
+func valueExpected(at int) error { return fmt.Errorf("%w: JSON value expected at %d", ErrFrame, at) }
+
+// openObject returns the position behind the brace of the object that starts at b[i].
+func openObject(b []byte, i int) (int, error) {
 	if i >= len(b) || b[i] != '{' {
 		return 0, fmt.Errorf("%w: JSON object expected at %d", ErrFrame, i)
 	}
-	i++
+	return i + 1, nil
+}
+
+// endMember returns where the next member, or the closing brace, may stand when one ends before b[i].
+func endMember(b []byte, i int) (int, error) {
+	if i = skipSpace(b, i); i < len(b) && b[i] == ',' {
+		return i + 1, nil
+	}
+	if i >= len(b) || b[i] != '}' {
+		return 0, fmt.Errorf("%w: JSON comma or brace expected at %d", ErrFrame, i)
+	}
+	return i, nil
+}
+
+// eachMember reads the object that starts at b[i] and calls fn with each key and value. It returns the position behind
+// the object. fn's error ends it.
+func eachMember(b []byte, i, depth int, fn func(key, value token) error) (int, error) {
+	i, err := openObject(b, i)
+	if err != nil {
+		return 0, err
+	}
 	for {
 		i = skipSpace(b, i)
 		if i < len(b) && b[i] == '}' {
@@ -116,63 +219,101 @@ func eachMember(b []byte, i, depth int, fn func(key, value token) error) (int, e
 		if err := fn(key, value); err != nil {
 			return 0, err
 		}
-		if i = skipSpace(b, next); i < len(b) && b[i] == ',' {
-			i++
-		} else if i >= len(b) || b[i] != '}' {
-			return 0, fmt.Errorf("%w: JSON comma or brace expected at %d", ErrFrame, i)
+		if i, err = endMember(b, next); err != nil {
+			return 0, err
 		}
 	}
 }
 
-// skipMembers is eachMember with nothing to call. What the headers of sends and pulls are full of, texts in double
-// quotes without spaces between them, it passes over by looking for quotes alone.
-func skipMembers(b []byte, i, depth int) (int, error) {
-	if i >= len(b) || b[i] != '{' {
-		return 0, fmt.Errorf("%w: JSON object expected at %d", ErrFrame, i)
+// skipMembers is eachMember with nothing to call; x, if not nil, learns where keys and values stand. What the headers of
+// sends and pulls are full of, texts in double quotes without spaces between them, it passes over by looking for quotes
+// alone.
+func skipMembers(b []byte, i, depth int, x *FieldIndex) (int, error) {
+	object := i
+	i, err := openObject(b, i)
+	if err != nil {
+		return 0, err
 	}
-	i++
 	for {
 		i = skipSpace(b, i)
 		if i < len(b) && b[i] == '}' {
 			return i + 1, nil
 		}
-		next, ok := skipTexts(b, i)
-		if !ok {
-			var err error
-			if _, _, next, err = scanMember(b, i, depth); err != nil {
+		if end := skipShort(b, i); end > 0 {
+			x.add(i+1-object, i+2-object, i+5-object, end-1-object, false)
+			i = end
+		} else if keyEnd, end, escaped := skipTexts(b, i); end > 0 {
+			x.add(i+1-object, keyEnd-object, keyEnd+3-object, end-1-object, escaped)
+			i = end
+		} else {
+			key, value, next, err := scanMember(b, i, depth)
+			if err != nil {
 				return 0, err
 			}
+			x.addTokens(b[object:], key, value)
+			i = next
 		}
-		if i = skipSpace(b, next); i < len(b) && b[i] == ',' {
+		if i < len(b) && b[i] == ',' { // as endMember, which is no part of this loop for its speed
 			i++
-		} else if i >= len(b) || b[i] != '}' {
-			return 0, fmt.Errorf("%w: JSON comma or brace expected at %d", ErrFrame, i)
+			continue
+		}
+		if i, err = endMember(b, i); err != nil {
+			return 0, err
 		}
 	}
 }
 
-// skipTexts returns the position behind "key":"value"; not ok: what stands at b[i] is something else.
-func skipTexts(b []byte, i int) (next int, ok bool) {
+// skipShort returns the position behind a "k":"value" of one letter and less than eight bytes without a backslash, 0 if
+// there is something else. That is most of a send.
+func skipShort(b []byte, i int) int {
+	const colon, others = '"' | '"'<<16 | ':'<<24 | '"'<<32, 0xFFFFFF00FF
+	if i+13 > len(b) || binary.LittleEndian.Uint64(b[i:])&others != colon || b[i+1] == '"' || b[i+1] == '\\' {
+		return 0
+	}
+	found := marksIn(binary.LittleEndian.Uint64(b[i+5:]), ones*'"')
+	if end := i + 5 + bits.TrailingZeros64(found)/8; found != 0 && b[end] == '"' {
+		return end + 1
+	}
+	return 0
+}
+
+// skipTexts passes over "key":"value" and returns where the key ends and the position behind it all. end is 0 when what
+// stands at b[i] is something else, or a key with a backslash.
+func skipTexts(b []byte, i int) (keyEnd, end int, escaped bool) {
 	if i >= len(b) || b[i] != '"' {
-		return i, false
+		return 0, 0, false
 	}
-	if i, _, ok = endOfString(b, i); !ok || i+1 >= len(b) || b[i] != ':' || b[i+1] != '"' {
-		return i, false
+	next, escaped, ok := endOfString(b, i)
+	if !ok || escaped || next+1 >= len(b) || b[next] != ':' || b[next+1] != '"' {
+		return 0, 0, false
 	}
-	i, _, ok = endOfString(b, i+1)
-	return i, ok
+	keyEnd = next - 1
+	if next, escaped, ok = endOfString(b, next+1); !ok {
+		return 0, 0, false
+	}
+	return keyEnd, next, escaped
+}
+
+// scanName reads the key that starts at b[i] and returns the position of its value.
+func scanName(b []byte, i int) (key token, next int, err error) {
+	key, next, ok := scanKey(b, i)
+	if next = skipSpace(b, next); !ok || next >= len(b) || b[next] != ':' {
+		return key, next, fmt.Errorf("%w: JSON key expected at %d", ErrFrame, next)
+	}
+	return key, skipSpace(b, next+1), nil
 }
 
 // scanMember reads the key and the value that start at b[i].
 func scanMember(b []byte, i, depth int) (key, value token, next int, err error) {
-	key, next, ok := scanKey(b, i)
-	if i = skipSpace(b, next); !ok || i >= len(b) || b[i] != ':' {
-		return key, value, next, fmt.Errorf("%w: JSON key expected at %d", ErrFrame, i)
+	key, i, err = scanName(b, i)
+	if err != nil {
+		return key, value, i, err
 	}
-	if value, next, ok = scanValue(b, skipSpace(b, i+1), depth+1); !ok {
-		return key, value, next, fmt.Errorf("%w: JSON value expected at %d", ErrFrame, i+1)
+	value, next, ok := scanValue(b, i, depth+1)
+	if !ok {
+		err = valueExpected(i)
 	}
-	return key, value, next, nil
+	return key, value, next, err
 }
 
 func skipSpace(b []byte, i int) int {
@@ -239,40 +380,57 @@ func scanString(b []byte, i int) (token, int, bool) {
 	return token{text: b[i+1 : end-1], kind: kindString, escaped: escaped}, end, true
 }
 
+// Bytes that are all the same.
+const (
+	ones  = 0x0101010101010101
+	highs = 0x8080808080808080
+)
+
+// marksIn has the high bit of the first quote or backslash among the eight bytes of w set, and none below it.
+func marksIn(w, quotes uint64) uint64 {
+	q, s := w^quotes, w^ones*'\\'
+	return ((q-ones)&^q | (s-ones)&^s) & highs
+}
+
 // endOfString returns the position behind the string whose quote is b[i], and whether it holds a backslash. It looks at
-// eight bytes at a time.
+// eight bytes at a time; when there is a backslash there are more, as in properties, and only quotes are looked for.
 func endOfString(b []byte, i int) (end int, escaped, ok bool) {
-	const (
-		ones    = 0x0101010101010101
-		highs   = 0x8080808080808080
-		slashes = ones * '\\'
-	)
 	quote := b[i]
 	quotes := ones * uint64(quote)
-	for i++; i+8 <= len(b); {
-		w := binary.LittleEndian.Uint64(b[i:])
-		q, s := w^quotes, w^slashes
-		found := ((q-ones)&^q | (s-ones)&^s) & highs // the lowest bit set is that of the first quote or backslash
-		if found == 0 {
-			i += 8
-			continue
+	for i++; i+8 <= len(b); i += 8 {
+		if found := marksIn(binary.LittleEndian.Uint64(b[i:]), quotes); found != 0 {
+			i += bits.TrailingZeros64(found) / 8
+			break
 		}
-		if i += bits.TrailingZeros64(found) / 8; b[i] == quote {
-			return i + 1, escaped, true
-		}
-		escaped = true
-		i += 2 // a backslash takes the character behind it away, which may be a quote
 	}
 	for ; i < len(b); i++ {
 		switch b[i] {
 		case quote:
-			return i + 1, escaped, true
+			return i + 1, false, true
 		case '\\':
-			escaped = true
-			i++
+			end, ok = endOfEscaped(b, i, quote)
+			return end, true, ok
 		}
 	}
-	return i, escaped, false
+	return i, false, false
+}
+
+// endOfEscaped is endOfString from the string's first backslash on.
+func endOfEscaped(b []byte, first int, quote byte) (end int, ok bool) {
+	for at := first; ; {
+		n := bytes.IndexByte(b[at:], quote)
+		if n < 0 {
+			return len(b), false
+		}
+		at += n + 1
+		slashes := at - 2
+		for slashes >= first && b[slashes] == '\\' {
+			slashes--
+		}
+		if (at-2-slashes)&1 == 0 { // they take one another away, not the quote
+			return at, true
+		}
+	}
 }
 
 // skipNested returns the position behind the object or array at b[i].
@@ -281,7 +439,7 @@ func skipNested(b []byte, i, depth int) (int, bool) {
 		return i, false
 	}
 	if b[i] == '{' {
-		end, err := skipMembers(b, i, depth)
+		end, err := skipMembers(b, i, depth, nil)
 		return max(end, i), err == nil
 	}
 	i++
@@ -304,50 +462,75 @@ func skipNested(b []byte, i, depth int) (int, bool) {
 
 // unescape appends what the text of a JSON string stands for. Half a surrogate pair becomes U+FFFD.
 func unescape(dst, s []byte) ([]byte, bool) {
+	dst = slices.Grow(dst, len(s)+8) // it only becomes shorter; eight bytes are copied at a time, the last of which too many
 	for {
-		n := bytes.IndexByte(s, '\\')
-		if n < 0 {
-			return append(dst, s...), true
+		for len(s) >= 8 {
+			w := binary.LittleEndian.Uint64(s)
+			n := len(dst)
+			binary.LittleEndian.PutUint64(dst[n:n+8], w)
+			x := w ^ ones*'\\'
+			if found := (x - ones) &^ x & highs; found != 0 {
+				clean := bits.TrailingZeros64(found) / 8
+				dst, s = dst[:n+clean], s[clean:]
+				break
+			}
+			dst, s = dst[:n+8], s[8:]
 		}
-		if dst, s = append(dst, s[:n]...), s[n+1:]; len(s) == 0 {
+		if len(s) < 8 {
+			n := bytes.IndexByte(s, '\\')
+			if n < 0 {
+				return append(dst, s...), true
+			}
+			dst, s = append(dst, s[:n]...), s[n:]
+		}
+		if len(s) < 2 {
 			return dst, false
 		}
-		c := s[0]
-		s = s[1:]
-		switch c {
-		case 'b':
-			c = '\b'
-		case 'f':
-			c = '\f'
-		case 'n':
-			c = '\n'
-		case 'r':
-			c = '\r'
-		case 't':
-			c = '\t'
-		case '"', '\'', '\\', '/':
-		case 'u':
-			r, ok := hex4(s)
-			if !ok {
-				return dst, false
-			}
-			s = s[4:]
-			if utf16.IsSurrogate(r) {
-				low, ok := rune(0), false
-				if len(s) > 2 && s[0] == '\\' && s[1] == 'u' {
-					low, ok = hex4(s[2:])
-				}
-				if r = utf16.DecodeRune(r, low); ok && r != utf8.RuneError {
-					s = s[6:]
-				}
-			}
-			dst = utf8.AppendRune(dst, r)
+		if len(s) >= 6 && s[1] == 'u' && s[2] == '0' && s[3] == '0' && s[4] == '0' && s[5]-'0' <= 9 {
+			dst, s = append(dst, s[5]-'0'), s[6:] // what separates properties
 			continue
-		default:
+		}
+		var ok bool
+		if dst, s, ok = unescapeOne(dst, s[1], s[2:]); !ok {
 			return dst, false
 		}
-		dst = append(dst, c)
 	}
+}
+
+// unescapeOne appends what a backslash and c stand for. s is what follows them; the rest of it comes back.
+func unescapeOne(dst []byte, c byte, s []byte) (grown, rest []byte, ok bool) {
+	switch c {
+	case 'b':
+		c = '\b'
+	case 'f':
+		c = '\f'
+	case 'n':
+		c = '\n'
+	case 'r':
+		c = '\r'
+	case 't':
+		c = '\t'
+	case '"', '\'', '\\', '/':
+	case 'u':
+		r, ok := hex4(s)
+		if !ok {
+			return dst, s, false
+		}
+		s = s[4:]
+		if utf16.IsSurrogate(r) {
+			low, ok := rune(0), false
+			if len(s) > 2 && s[0] == '\\' && s[1] == 'u' {
+				low, ok = hex4(s[2:])
+			}
+			if r = utf16.DecodeRune(r, low); ok && r != utf8.RuneError {
+				s = s[6:]
+			}
+		}
+		return utf8.AppendRune(dst, r), s, true
+	default:
+		return dst, s, false
+	}
+	return append(dst, c), s, true
 }
 
 func hex4(s []byte) (rune, bool) {

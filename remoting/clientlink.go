@@ -5,6 +5,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/ratchetmq/ratchet/protocol"
 )
 
 // clientLink is the client's side of a connection. It has two goroutines, both owned by the client: run dials, then reads;
@@ -112,8 +114,8 @@ func (k *clientLink) read() {
 
 // dispatch takes over f.
 func (k *clientLink) dispatch(f *buffer) error {
-	cmd, err := decode(f.B)
-	if err != nil {
+	var cmd protocol.Command
+	if err := decode(&cmd, nil, f.B); err != nil {
 		f.release()
 		return err
 	}
@@ -122,11 +124,11 @@ func (k *clientLink) dispatch(f *buffer) error {
 		return nil
 	}
 	r := k.client.request(&k.conn, k.client.lane, f, cmd)
-	for !r.lane.push(r, false) { // one-way, and no room: not reading on holds the peer back
+	for r.lane.push(alone(r), false).n > 0 { // one-way, and no room: not reading on holds the peer back
 		select {
 		case <-k.roomy:
 		case <-k.stopped:
-			r.lane.push(r, true)
+			r.lane.push(alone(r), true)
 			return nil
 		}
 	}

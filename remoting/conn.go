@@ -235,7 +235,7 @@ func (c *Conn) end() {
 		close(answer)
 	}
 	c.unpark()
-	c.worked()
+	c.worked(1)
 }
 
 // unpark lets the lanes go on with the connection's requests. It is called where strands are made.
@@ -247,9 +247,9 @@ func (c *Conn) unpark() {
 	}
 }
 
-// worked takes one from the work that is left.
-func (c *Conn) worked() {
-	if c.work.Add(-1) == 0 && c.ended != nil {
+// worked takes n from the work that is left.
+func (c *Conn) worked(n int64) {
+	if c.work.Add(-n) == 0 && c.ended != nil {
 		c.ended(c)
 	}
 }

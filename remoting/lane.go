@@ -38,14 +38,55 @@ const turn = 32
 // strand is the line of one connection's requests in one lane. They are handled in their order, one at a time: a strand
 // is in the lane's list of ready ones, or with one worker, or has nothing to do. All fields are guarded by lane.mu.
 type strand struct {
-	conn       *Conn
-	lane       *lane
+	line
+	conn   *Conn
+	lane   *lane
+	busy   bool    // in the ready list or with a worker
+	parked bool    // the peer does not read: nothing is handled until unpark
+	next   *strand // in the ready list
+}
+
+// line is requests of one connection, one behind the other.
+type line struct {
 	head, tail *Request
 	n          int
-	busy       bool    // in the ready list or with a worker
-	parked     bool    // the peer does not read: nothing is handled until unpark
-	next       *strand // in the ready list
 }
+
+// add puts the requests of another line behind those of q.
+func (q *line) add(more line) {
+	switch {
+	case more.n == 0:
+		return
+	case q.n == 0:
+		*q = more
+		return
+	}
+	q.tail.next = more.head
+	q.tail = more.tail
+	q.n += more.n
+}
+
+// cut takes the first n off.
+func (q *line) cut(n int) line {
+	first := *q
+	switch {
+	case n >= q.n:
+		*q = line{}
+		return first
+	case n <= 0:
+		return line{}
+	}
+	first.n, first.tail = n, q.head
+	for range n - 1 {
+		first.tail = first.tail.next
+	}
+	q.head, first.tail.next = first.tail.next, nil
+	q.n -= n
+	return first
+}
+
+// alone is a line of one.
+func alone(r *Request) line { return line{head: r, tail: r, n: 1} }
 
 // lane runs the requests of one class.
 type lane struct {
@@ -78,47 +119,67 @@ func newLane(cfg LaneConfig, index int, e *endpoint) *lane {
 	return l
 }
 
-// push lines r up, or runs it if the lane has no workers. A request that finds the lane full is refused, except a
-// one-way request: that returns false, and the connection's link.resume is called when there is room to push it again.
-// force lines it up all the same; it is for requests of connections that are gone.
-func (l *lane) push(r *Request, force bool) bool {
+// push lines up requests of one connection, or runs them if the lane has no workers. A request that finds the lane full is
+// refused, except a one-way request: that is returned, with those behind it, and the connection's link.resume is called
+// when there is room to push them again. force lines all of them up; it is for requests of connections that are gone.
+func (l *lane) push(q line, force bool) (rest line) {
 	if l.cfg.Workers == 0 {
-		l.run(r)
-		return true
-	}
-	s := r.Conn.strand(l)
-	l.mu.Lock()
-	if l.waiting >= l.cfg.Queue && !force {
-		waiting := l.waiting
-		if r.IsOneway() {
-			l.stalled = append(l.stalled, r.Conn)
-			l.mu.Unlock()
-			return false
+		for q.n > 0 {
+			l.run(q.cut(1).head)
 		}
+		return q
+	}
+	c := q.head.Conn
+	s := c.strand(l)
+	for {
+		l.mu.Lock()
+		n := q.n
+		if room := l.cfg.Queue - l.waiting; room < n && !force && (room <= 0 || !s.parked) {
+			n = room
+		}
+		l.lineUp(s, q.cut(n))
+		waiting := l.waiting
+		stalls := q.n > 0 && q.head.IsOneway()
+		if stalls {
+			l.stalled = append(l.stalled, c)
+		}
+		room := l.admit() // they may have been given room that they did not need: pass it on
 		l.mu.Unlock()
-		l.refused.Add(1)
-		l.busy(r, fmt.Sprintf("lane %s is full: %d requests wait, the limit is %d; the request was not handled",
-			l.cfg.Name, waiting, l.cfg.Queue))
-		l.e.finish(r)
-		return true
+		l.resume(room)
+		if q.n == 0 || stalls {
+			return q
+		}
+		l.refuse(q.cut(1).head, waiting)
 	}
-	if s.tail == nil {
-		s.head = r
-	} else {
-		s.tail.next = r
-	}
-	s.tail = r
-	s.n++
+}
+
+// lineUp puts q into s. mu is held.
+func (l *lane) lineUp(s *strand, q line) {
+	s.add(q)
 	if s.parked {
-		l.parked++
-	} else {
-		l.waiting++
-		l.ready(s)
+		l.parked += q.n
+		return
 	}
-	room := l.admit() // r may have been given room that it did not need: pass it on
-	l.mu.Unlock()
-	l.resume(room)
-	return true
+	l.waiting += q.n
+	l.ready(s)
+}
+
+// refuse answers a request that found so many others waiting.
+func (l *lane) refuse(r *Request, waiting int) {
+	l.refused.Add(1)
+	l.busy(r, fmt.Sprintf("lane %s is full: %d requests wait, the limit is %d; the request was not handled",
+		l.cfg.Name, waiting, l.cfg.Queue))
+	l.e.finish(r)
+}
+
+// gathers says whether requests should be pushed many at a time: there is room now for a whole turn of them.
+func (l *lane) gathers() bool {
+	if l.cfg.Workers == 0 {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.waiting+turn <= l.cfg.Queue
 }
 
 // strand is the connection's line in l. It is made where frames are read, so by one goroutine.
@@ -285,7 +346,7 @@ func (l *lane) discard(s *strand) {
 	} else {
 		l.waiting -= s.n
 	}
-	s.head, s.tail, s.n = nil, nil, 0
+	s.line = line{}
 	l.mu.Unlock()
 	for ; r != nil; r = r.next {
 		if !r.IsOneway() {
@@ -347,12 +408,12 @@ func (l *lane) runGroup(group []*Request) {
 	defer func() {
 		p := recover()
 		l.running.Add(-1)
-		for _, r := range group {
-			if p != nil {
+		if p != nil {
+			for _, r := range group {
 				l.panicked(r, p)
 			}
-			l.e.finish(r)
 		}
+		l.e.finish(group...)
 	}()
 	l.group.ServeGroup(l.e.ctx, group)
 }

@@ -270,7 +270,7 @@ func stalledLane(t *testing.T) (l *lane, a *Conn, links [2]*fakeLink) {
 	oneway := func(link *fakeLink) (*Conn, bool) {
 		c := &Conn{}
 		c.init(e, link, 1, netip.AddrPort{}, netip.AddrPort{}, 1)
-		return c, l.push(e.request(c, l, nil, protocol.Command{Flag: protocol.FlagOneway}), false)
+		return c, l.push(alone(e.request(c, l, nil, protocol.Command{Flag: protocol.FlagOneway})), false).n == 0
 	}
 	links = [2]*fakeLink{{}, {}}
 	_, ok := oneway(&fakeLink{})
@@ -280,6 +280,69 @@ func stalledLane(t *testing.T) (l *lane, a *Conn, links [2]*fakeLink) {
 	_, ok = oneway(links[1])
 	require.False(t, ok)
 	return l, a, links
+}
+
+// Requests that come together find a lane with room for some of them: what can be refused is, up to the first one-way
+// request, which waits with all behind it. Forced, all go in, whatever the room.
+func TestRequestsThatComeTogetherFindRoomForSome(t *testing.T) {
+	e := &endpoint{handler: echoes, log: (&logged{}).logger()}
+	l := newLane(LaneConfig{Name: "l", Workers: 1, Queue: 2}, 0, e) // its worker is this test
+	link := &fakeLink{}
+	c := &Conn{}
+	c.init(e, link, 1, netip.AddrPort{}, netip.AddrPort{}, 1)
+	var q line
+	for i, flag := range []int32{0, 0, 0, 0, protocol.FlagOneway, 0, protocol.FlagOneway} {
+		q.add(alone(e.request(c, l, nil, protocol.Command{Opaque: int32(i), Flag: flag})))
+	}
+	opaques := func(q line) (all []int32) {
+		for r := q.head; r != nil; r = r.next {
+			all = append(all, r.Opaque)
+		}
+		require.Len(t, all, q.n)
+		return all
+	}
+	rest := l.push(q, false)
+	require.Equal(t, []int32{4, 5, 6}, opaques(rest))
+	require.Equal(t, uint64(2), l.refused.Load())
+	require.Equal(t, int64(5), c.owed.Load())
+	require.Zero(t, link.resumed)
+	taken := l.pop(l.acquire(), nil, 2, false)
+	require.Len(t, taken, 2)
+	require.Equal(t, []int32{0, 1}, []int32{taken[0].Opaque, taken[1].Opaque})
+	require.Equal(t, 1, link.resumed)
+	rest = l.push(rest, false)
+	require.Equal(t, []int32{6}, opaques(rest), "there was room for two")
+	rest = l.push(rest, true)
+	require.Zero(t, rest.n)
+	s := c.strand(l)
+	require.Equal(t, []int32{4, 5, 6}, opaques(s.line))
+	require.Equal(t, 3, l.waiting)
+}
+
+// A connection's requests for several lanes keep their order within each, and one lane that is full holds back only what
+// came behind.
+func TestRequestsForSeveralLanesThatComeTogether(t *testing.T) {
+	g := newGate()
+	ts := startServer(t, ServerConfig{
+		Handler: g, Lanes: []LaneConfig{{Name: "a", Workers: 1}, {Name: "b", Workers: 1, Queue: 1}, {Name: "c"}},
+		LaneOf: func(code int32) int { return int(code) - 1 },
+	})
+	close(g.open)
+	p := dialRaw(t, ts.addr)
+	var stream []byte
+	const n = 600
+	for i := range n {
+		stream = append(stream, frame(int32(1+i%3), int32(i), true, "")...)
+	}
+	p.write(stream)
+	eventually(t, func() bool { return len(g.order()) == n }, "all are handled")
+	last := map[int32]int32{}
+	for _, opaque := range g.order() {
+		lane := opaque % 3
+		require.GreaterOrEqual(t, opaque, last[lane])
+		last[lane] = opaque
+	}
+	settled(t, ts)
 }
 
 func TestRoomOfferedToAConnectionThatIsGoneIsOfferedToTheNext(t *testing.T) {
@@ -295,7 +358,7 @@ func TestRoomThatIsNotUsedIsPassedOn(t *testing.T) {
 	require.Equal(t, 1, links[0].resumed)
 	require.Zero(t, links[1].resumed)
 	a.strand(l).parked = true // its request will wait elsewhere
-	require.True(t, l.push(l.e.request(a, l, nil, protocol.Command{Flag: protocol.FlagOneway}), false))
+	require.Zero(t, l.push(alone(l.e.request(a, l, nil, protocol.Command{Flag: protocol.FlagOneway})), false).n)
 	require.Equal(t, 1, links[1].resumed)
 }
 

@@ -25,8 +25,8 @@ func Exchange(
 	if err != nil {
 		return nil, err
 	}
-	cmd, err := decode(b.B)
-	if err != nil {
+	var cmd protocol.Command
+	if err := decode(&cmd, nil, b.B); err != nil {
 		b.release()
 		return nil, err
 	}
@@ -53,8 +53,8 @@ func (l *localLink) send(b *buffer) error {
 func (l *localLink) reply(b *buffer, body []byte, _ bool) error {
 	frame := slices.Concat(b.B, body)
 	b.release()
-	cmd, err := decode(frame)
-	if err != nil {
+	var cmd protocol.Command
+	if err := decode(&cmd, nil, frame); err != nil {
 		return err
 	}
 	l.answer <- &Response{cmd} // there is one answer to a request, see Request.settle

@@ -46,7 +46,8 @@ type Request struct {
 	lane    *lane
 	frame   atomic.Pointer[buffer] // what Fields and Body borrow from; nil once given back
 	replied atomic.Bool
-	next    *Request // the one behind it in its strand; guarded by lane.mu
+	next    *Request // the one behind it in its line; guarded by lane.mu once it is in a strand
+	index   protocol.FieldIndex
 }
 
 // Reply answers the request, in the codec it came in. It may be called from any goroutine, once; later calls do nothing
@@ -67,6 +68,7 @@ func (r *Request) reply(rep *protocol.Reply, direct bool) {
 	if r.answerable() {
 		b := getBuffer(replyRoom + len(rep.Remark))
 		body := r.appendReply(b, rep)
+		r.e.replies.Add(1)
 		_ = r.Conn.link.reply(b, body, direct) // fails only if the connection is gone, and the reply with it
 	}
 	r.settled()
@@ -96,6 +98,7 @@ func (r *Request) settled() {
 // an answer yet have a nil reply; they are left alone.
 func ReplyGroup(group []*Request, replies []*protocol.Reply) {
 	var b *buffer
+	answered, sent := int64(0), uint64(0)
 	for i, r := range group {
 		rep := replies[i]
 		if rep == nil || !r.settle() {
@@ -105,12 +108,22 @@ func ReplyGroup(group []*Request, replies []*protocol.Reply) {
 			if b == nil {
 				b = getBuffer(replyRoom * len(group))
 			}
-			b.B = append(b.B, r.appendReply(b, rep)...)
+			body := r.appendReply(b, rep)
+			b.B = append(b.B, body...)
+			sent++
 		}
-		r.settled()
+		if !r.IsOneway() {
+			answered++
+		}
+		r.Detach()
 	}
+	c := group[0].Conn
 	if b != nil {
-		_ = group[0].Conn.link.reply(b, nil, group[0].lane.cfg.Workers > 0) // as above
+		c.e.replies.Add(sent)
+		_ = c.link.reply(b, nil, group[0].lane.cfg.Workers > 0) // as above
+	}
+	if answered > 0 {
+		c.owed.Add(-answered)
 	}
 }
 
@@ -121,7 +134,6 @@ const replyRoom = 480
 func (r *Request) appendReply(b *buffer, rep *protocol.Reply) (body []byte) {
 	start := len(b.B)
 	b.B = protocol.AppendReplyHead(b.B, r.Codec, r.Opaque, rep, len(rep.Body))
-	r.e.replies.Add(1)
 	size := len(b.B) - start + len(rep.Body)
 	if size <= protocol.MaxFrame {
 		return rep.Body
@@ -159,33 +171,51 @@ type endpoint struct {
 	loud    limiter // for panics
 }
 
-// request makes a Request of a decoded frame. Its connection owes an answer from here until Reply; of a one-way request,
-// until its handler returns.
+// request makes a Request of a decoded frame.
 func (e *endpoint) request(c *Conn, l *lane, f *buffer, cmd protocol.Command) *Request {
-	r := &Request{Command: cmd, Conn: c, Received: time.Now(), e: e, lane: l}
-	r.frame.Store(f)
-	e.requests.Add(1)
-	c.owed.Add(1)
-	c.work.Add(1)
+	r := &Request{Command: cmd}
+	e.claim(r, c, l, f, time.Now())
+	c.take(1)
 	return r
 }
 
-// finish is called when the handler has returned.
-func (e *endpoint) finish(r *Request) {
-	if r.IsOneway() {
-		r.Conn.owed.Add(-1) // no reply will tell
+// claim makes r, which is decoded, a request of c.
+func (e *endpoint) claim(r *Request, c *Conn, l *lane, f *buffer, now time.Time) {
+	r.Conn, r.Received, r.e, r.lane = c, now, e, l
+	r.frame.Store(f)
+}
+
+// take counts requests that are to be handled. The connection owes an answer to each from here until Reply; to a one-way
+// one, until its handler returns.
+func (c *Conn) take(n int) {
+	c.e.requests.Add(uint64(n))
+	c.owed.Add(int64(n))
+	c.work.Add(int64(n))
+}
+
+// finish is called when the handler of requests of one connection has returned.
+func (e *endpoint) finish(done ...*Request) {
+	oneway := int64(0) // no reply will tell of them
+	for _, r := range done {
+		if r.IsOneway() {
+			oneway++
+		}
 	}
-	r.Conn.worked()
+	c := done[0].Conn
+	if oneway > 0 {
+		c.owed.Add(-oneway)
+	}
+	c.worked(int64(len(done)))
 }
 
 // decode reads a whole frame. A panic in there would be ours, but must not end the process.
-func decode(frame []byte) (cmd protocol.Command, err error) {
+func decode(cmd *protocol.Command, x *protocol.FieldIndex, frame []byte) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%w: decoder: %v", protocol.ErrFrame, p)
 		}
 	}()
-	return protocol.Decode(frame)
+	return cmd.Decode(frame, x)
 }
 
 // limiter lets one log line through a second, and counts the others.

@@ -37,8 +37,9 @@ type serverLink struct {
 	spare   []*buffer
 	split   splitter
 	frames  uint64
-	stalled *Request // a one-way request that its lane had no room for
-	paused  bool     // the socket is not read
+	taken   line // requests of this read that are not in their lanes yet
+	stalled line // a one-way request that its lane had no room for, and what was taken behind it
+	paused  bool // the socket is not read
 }
 
 // joinLimit is up to where several replies are copied into one piece for one write; more goes out as a vector.
@@ -281,12 +282,10 @@ func (k *serverLink) unpause(g gnet.Conn) {
 
 // traffic takes the frames that have come. It runs on the event loop, when there is input and when woken.
 func (k *serverLink) traffic(g gnet.Conn) gnet.Action {
-	k.conn.touch(time.Now())
-	if k.stalled != nil && k.roomy.Swap(false) {
-		r := k.stalled
-		if r.lane.push(r, false) {
-			k.stalled = nil
-		}
+	now := time.Now()
+	k.conn.touch(now)
+	if k.stalled.n > 0 && k.roomy.Swap(false) {
+		k.push(k.stalled.cut(k.stalled.n), false)
 	}
 	if k.srv.phase.Load() == discarding {
 		discard(g)
@@ -297,7 +296,7 @@ func (k *serverLink) traffic(g gnet.Conn) gnet.Action {
 		k.pause(g)
 		return gnet.None
 	}
-	err := k.take(g)
+	err := k.take(g, now)
 	if err != nil {
 		return k.malformed(g, err)
 	}
@@ -311,11 +310,12 @@ func (k *serverLink) traffic(g gnet.Conn) gnet.Action {
 
 // mustWait says whether no request may be taken now.
 func (k *serverLink) mustWait() bool {
-	return k.stalled != nil || k.conn.choked.Load() || k.srv.phase.Load() != running
+	return k.stalled.n > 0 || k.conn.choked.Load() || k.srv.phase.Load() != running
 }
 
-// take cuts the input into frames and passes them on. What is left when it must stop stays with gnet.
-func (k *serverLink) take(g gnet.Conn) error {
+// take cuts the input into frames and passes them on, requests that have come together in one piece. What is left when it
+// must stop stays with gnet.
+func (k *serverLink) take(g gnet.Conn, now time.Time) error {
 	data, _ := g.Peek(-1)
 	used := 0
 	defer func() {
@@ -323,43 +323,84 @@ func (k *serverLink) take(g gnet.Conn) error {
 			_, _ = g.Discard(used)
 		}
 	}()
+	var slab []Request
 	for used < len(data) && !k.mustWait() {
 		f, n, err := k.split.next(data[used:])
 		used += n
+		if err == nil && f == nil {
+			break
+		}
+		if err == nil {
+			k.frames++
+			slab, err = k.dispatch(f, slab, now, false)
+		}
 		if err != nil {
+			k.pass(false)
 			return err
 		}
-		if f == nil {
-			return nil
+		last := k.taken.tail
+		if last == nil || used == len(data) {
+			continue
 		}
-		k.frames++
-		if err := k.dispatch(f, false); err != nil {
-			return err
+		if k.taken.n == turn || k.taken.n == 1 && !last.lane.gathers() {
+			k.pass(false)
+		} else if len(slab) == 0 && last.lane.group != nil {
+			slab = make([]Request, min(slabSize, (len(data)-used)/n+1))
 		}
 	}
+	k.pass(false)
 	return nil
 }
 
-// dispatch takes over f. force is for connections that are gone.
-func (k *serverLink) dispatch(f *buffer, force bool) error {
-	cmd, err := decode(f.B)
-	if err != nil {
+// slabSize is how many requests of a lane that groups them are allocated together. They are answered together, too: none
+// keeps the others' memory for long.
+const slabSize = 8
+
+// dispatch takes over f, and the first Request of the slab if there is one. gone: the connection is, and only one-way
+// requests are wanted.
+func (k *serverLink) dispatch(f *buffer, slab []Request, now time.Time, gone bool) ([]Request, error) {
+	var r *Request
+	if len(slab) > 0 {
+		r, slab = &slab[0], slab[1:]
+	} else {
+		r = new(Request)
+	}
+	if err := decode(&r.Command, &r.index, f.B); err != nil {
 		f.release()
-		return err
+		return slab, err
 	}
-	if cmd.IsResponse() {
-		k.conn.response(f, cmd)
-		return nil
+	if r.IsResponse() {
+		k.conn.response(f, r.Command)
+		return slab, nil
 	}
-	if force && !cmd.IsOneway() {
+	if gone && !r.IsOneway() {
 		f.release()
-		return nil
+		return slab, nil
 	}
-	r := k.srv.request(&k.conn, k.srv.laneOf(cmd.Code), f, cmd)
-	if !r.lane.push(r, force) {
-		k.stalled = r
+	k.srv.claim(r, &k.conn, k.srv.laneOf(r.Code), f, now)
+	k.taken.add(alone(r))
+	return slab, nil
+}
+
+// pass gives what was taken to the lanes.
+func (k *serverLink) pass(force bool) {
+	if n := k.taken.n; n > 0 {
+		k.conn.take(n)
+		k.push(k.taken.cut(n), force)
 	}
-	return nil
+}
+
+// push lines requests up in their lanes, up to the first for which there is no room.
+func (k *serverLink) push(q line, force bool) {
+	for q.n > 0 && k.stalled.n == 0 {
+		l := q.head.lane
+		n := 1
+		for r := q.head.next; r != nil && r.lane == l; r = r.next {
+			n++
+		}
+		k.stalled = l.push(q.cut(n), force)
+	}
+	k.stalled.add(q)
 }
 
 // response passes a response on to who waits for it. It takes over f.
@@ -403,11 +444,10 @@ func (k *serverLink) gone(g gnet.Conn) {
 	k.queued.Store(0)
 	k.buffered.Store(0)
 	k.conn.closed.Store(true)
-	if r := k.stalled; r != nil {
+	if k.stalled.n > 0 {
 		// One-way requests that were here are handled, full lane or not: nobody else knows of them. They are no more
 		// than one read's worth.
-		k.stalled = nil
-		r.lane.push(r, true)
+		k.push(k.stalled.cut(k.stalled.n), true)
 		k.rescue(g)
 	}
 	k.split.drop()
@@ -417,11 +457,16 @@ func (k *serverLink) gone(g gnet.Conn) {
 // rescue takes the one-way requests out of what a full lane has kept us from reading.
 func (k *serverLink) rescue(g gnet.Conn) {
 	data, _ := g.Peek(-1)
+	now := time.Now()
 	for len(data) > 0 {
 		f, n, err := k.split.next(data)
-		if err != nil || f == nil || k.dispatch(f, true) != nil {
+		if err != nil || f == nil {
 			return
 		}
+		if _, err := k.dispatch(f, nil, now, true); err != nil {
+			return
+		}
+		k.pass(true)
 		data = data[n:]
 	}
 }

@@ -127,7 +127,7 @@ func (k *serverLink) closeIdle(limit int64) {
 		return
 	}
 	_ = k.loop.Execute(context.Background(), gnet.RunnableFunc(func(context.Context) error {
-		if k.stalled == nil && k.conn.active.Load() < limit && !k.conn.Closed() {
+		if k.stalled.n == 0 && k.conn.active.Load() < limit && !k.conn.Closed() {
 			k.srv.idle.Add(1)
 			k.srv.log.Debug("connection closed, idle", "client", k.conn.RemoteAddr().String())
 			k.conn.Close()

@@ -190,18 +190,25 @@ func (h *header) write(b *bytes.Buffer) {
 	}
 	fmt.Fprintf(b, "\t}\n\treturn nil\n}\n\n// Missing implements Header.\nfunc (h *%s) Missing() string {\n", h.name)
 	if h.seen {
-		fmt.Fprintf(b, "\tswitch {\n")
+		fmt.Fprintf(b, "\tseen := h.seen\n\th.seen = 0\n\tif seen == 1<<%d-1 {\n\t\treturn \"\"\n\t}\n\tswitch {\n", h.required())
 		for _, f := range h.fields {
 			if f.required {
-				fmt.Fprintf(b, "\tcase h.seen&(1<<%d) == 0 && !(%s):\n\t\treturn %q\n", f.bit, f.isSet(), f.names[0])
+				fmt.Fprintf(b, "\tcase seen&(1<<%d) == 0 && !(%s):\n\t\treturn %q\n", f.bit, f.isSet(), f.names[0])
 			}
 		}
 		fmt.Fprintf(b, "\t}\n")
 	}
 	fmt.Fprintf(b, "\treturn \"\"\n}\n")
-	if h.seen {
-		fmt.Fprintf(b, "\nfunc (h *%s) fieldsSeen() *fieldSet { return &h.seen }\n", h.name)
+}
+
+// required is the number of fields that must come.
+func (h *header) required() (n int) {
+	for _, f := range h.fields {
+		if f.required {
+			n++
+		}
 	}
+	return n
 }
 
 // writes is the call that adds the field to a FieldWriter.
