@@ -13,36 +13,12 @@ import (
 	"github.com/ratchetmq/ratchet/protocol"
 )
 
-// A fact is one number about ours that is no load: what a start takes, what rests in memory.
-type fact struct {
-	Name  string  `json:"name"`
-	Value float64 `json:"value"`
-	Unit  string  `json:"unit"`
-	Goal  float64 `json:"goal"` // at most
-}
-
-// facts measures them all, one after the other.
-func (s *stand) facts(ctx context.Context) ([]fact, error) {
-	var all []fact
-	for _, measure := range []func(context.Context) ([]fact, error){s.size, s.coldStart, s.idle, s.manyTopics, s.manyConnections} {
-		found, err := measure(ctx)
-		if err != nil {
-			return all, err
-		}
-		for _, f := range found {
-			fmt.Fprintf(os.Stderr, "%-62s %10.2f %-4s (goal ≤ %g)\n", f.Name, f.Value, f.Unit, f.Goal)
-		}
-		all = append(all, found...)
-	}
-	return all, nil
-}
-
-func (s *stand) size(context.Context) ([]fact, error) {
+func (s *stand) size(context.Context, scale) ([]fact, error) {
 	info, err := os.Stat(s.binary)
 	if err != nil {
 		return nil, err
 	}
-	return []fact{{"binary", float64(info.Size()) / (1 << 20), "MiB", 30}}, nil
+	return []fact{atMost("binary", float64(info.Size())/(1<<20), "MiB", 30)}, nil
 }
 
 // dev starts name server and broker in one process, on data in dir.
@@ -71,9 +47,9 @@ func (s *stand) folder(name string) string {
 }
 
 // coldStart is the time from the start of the process, on an empty folder, to the answer to a send to a new topic.
-func (s *stand) coldStart(ctx context.Context) ([]fact, error) {
+func (s *stand) coldStart(ctx context.Context, sc scale) ([]fact, error) {
 	var took []float64
-	for range 9 {
+	for range sc.starts {
 		begin := time.Now()
 		t, _, err := s.dev(ctx, s.folder("cold"))
 		if err != nil {
@@ -88,7 +64,7 @@ func (s *stand) coldStart(ctx context.Context) ([]fact, error) {
 		}
 	}
 	slices.Sort(took)
-	return []fact{{"cold start to the first acknowledged send, median of 9", took[len(took)/2], "ms", 150}}, nil
+	return []fact{atMost("cold start to the first acknowledged send", took[len(took)/2], "ms", 150)}, nil
 }
 
 // sendOne sends a message, as often as it takes: a broker that has only just begun to listen may not take any yet.
@@ -115,7 +91,7 @@ func sendOne(addr, topic string) error {
 	}
 }
 
-func (s *stand) idle(ctx context.Context) ([]fact, error) {
+func (s *stand) idle(ctx context.Context, sc scale) ([]fact, error) {
 	t, _, err := s.dev(ctx, s.folder("idle"))
 	if err != nil {
 		return nil, err
@@ -130,36 +106,20 @@ func (s *stand) idle(ctx context.Context) ([]fact, error) {
 	if err != nil {
 		return nil, err
 	}
-	const span = 10 * time.Second
-	time.Sleep(span)
+	time.Sleep(sc.calm)
 	after, err := t.usage()
 	return []fact{
-		{"ratchet dev, idle: memory", float64(after.rss) / (1 << 20), "MiB", 40},
-		{"ratchet dev, idle: share of a processor", 100 * float64(after.cpu-before.cpu) / float64(span), "%", 1},
+		atMost("ratchet dev, idle: memory", float64(after.rss)/(1<<20), "MiB", 40),
+		atMost("ratchet dev, idle: share of a processor", 100*float64(after.cpu-before.cpu)/float64(sc.calm), "%", 1),
 	}, err
 }
 
 // manyTopics starts a broker that has 5,000 topics of 4 queues.
-func (s *stand) manyTopics(ctx context.Context) ([]fact, error) {
-	const topics = 5000
+func (s *stand) manyTopics(ctx context.Context, sc scale) ([]fact, error) {
+	topics, what := sc.topics, grouped(sc.topics)+" topics × 4 queues: "
 	dir := s.folder("topics")
 	name := func(i int) string { return fmt.Sprintf("many-%d", i) }
-	table := map[string]any{}
-	for i := range topics {
-		table[name(i)] = map[string]any{
-			"topicName": name(i), "readQueueNums": 4, "writeQueueNums": 4, "perm": 6, "order": false, "topicSysFlag": 0,
-			"topicFilterType": "SINGLE_TAG",
-		}
-	}
-	text, err := json.Marshal(map[string]any{"topicConfigTable": table})
-	if err != nil {
-		return nil, err
-	}
-	config := filepath.Join(dir, "data", "store", "config")
-	if err := os.MkdirAll(config, 0o755); err != nil {
-		return nil, err
-	}
-	if err := os.WriteFile(filepath.Join(config, "topics.json"), text, 0o644); err != nil { // as a Java broker leaves it
+	if err := writeTopics(filepath.Join(dir, "data", "store"), topics, 4, name); err != nil {
 		return nil, err
 	}
 
@@ -192,15 +152,35 @@ func (s *stand) manyTopics(ctx context.Context) ([]fact, error) {
 	time.Sleep(time.Second)
 	u, err := t.usage()
 	return []fact{
-		{"5,000 topics × 4 queues: start to the first acknowledged send", started.Seconds(), "s", 2},
-		{"5,000 topics × 4 queues: start to the route at the name server", registered.Seconds(), "s", 3},
-		{"5,000 topics × 4 queues: memory of broker and name server", float64(u.rss) / (1 << 20), "MiB", 200},
+		atMost(what+"start to the first acknowledged send", started.Seconds(), "s", 2),
+		atMost(what+"start to the route at the name server", registered.Seconds(), "s", 3),
+		atMost(what+"memory of broker and name server", float64(u.rss)/(1<<20), "MiB", 200),
 	}, err
 }
 
+// writeTopics makes the topics of a store that is not open yet, as a Java broker leaves them.
+func writeTopics(store string, topics, queues int, name func(int) string) error {
+	table := map[string]any{}
+	for i := range topics {
+		table[name(i)] = map[string]any{
+			"topicName": name(i), "readQueueNums": queues, "writeQueueNums": queues, "perm": 6, "order": false, "topicSysFlag": 0,
+			"topicFilterType": "SINGLE_TAG",
+		}
+	}
+	text, err := json.Marshal(map[string]any{"topicConfigTable": table})
+	if err != nil {
+		return err
+	}
+	config := filepath.Join(store, "config")
+	if err := os.MkdirAll(config, 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(config, "topics.json"), text, 0o644)
+}
+
 // manyConnections is what 10,000 clients that only say that they are there cost.
-func (s *stand) manyConnections(ctx context.Context) ([]fact, error) {
-	const clients = 10_000
+func (s *stand) manyConnections(ctx context.Context, sc scale) ([]fact, error) {
+	clients, what := sc.clients, grouped(sc.clients)+" idle connections"
 	t, _, err := s.dev(ctx, s.folder("clients"))
 	if err != nil {
 		return nil, err
@@ -232,11 +212,10 @@ func (s *stand) manyConnections(ctx context.Context) ([]fact, error) {
 	if err != nil {
 		return nil, err
 	}
-	const span = 10 * time.Second
-	time.Sleep(span)
+	time.Sleep(sc.calm)
 	after, err := t.usage()
 	return []fact{
-		{"10,000 idle connections with a heartbeat: memory of each", float64(after.rss-before.rss) / clients / 1024, "KiB", 20},
-		{"10,000 idle connections: share of a processor", 100 * float64(after.cpu-quiet.cpu) / float64(span), "%", 1},
+		atMost(what+" with a heartbeat: memory of each", float64(after.rss-before.rss)/float64(clients)/1024, "KiB", 20),
+		atMost(what+": share of a processor", 100*float64(after.cpu-quiet.cpu)/float64(sc.calm), "%", 1),
 	}, err
 }

@@ -72,11 +72,25 @@ func (r *receiver) run(want *atomic.Int64) error {
 // paced sends at a fixed rate: message n is due at n times the interval, however late its forerunners were, and its
 // latency counts from then on. One goroutine serves all connections, on a thread of its own, since the runtime's timers
 // are too coarse.
-func (l *flowLoad) paced(senders []*sender, each int64) error {
+func paced(rate int, senders []*sender, each int64) error {
+	return pace(rate, each*int64(len(senders)), func(n, due int64) {
+		s := senders[n%int64(len(senders))]
+		s.post(s.request, due, due)
+	}, func() error {
+		for _, s := range senders {
+			if err := s.write(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// pace calls post for each number below total when it is due, and flush behind all that are due together.
+func pace(rate int, total int64, post func(n, due int64), flush func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	interval := int64(time.Second) / int64(l.rate)
-	total := each * int64(len(senders))
+	interval := int64(time.Second) / int64(rate)
 	begin := now()
 	for n := int64(0); n < total; {
 		if wait := begin + n*interval - now(); wait > 0 {
@@ -85,13 +99,10 @@ func (l *flowLoad) paced(senders []*sender, each int64) error {
 			continue
 		}
 		for at := now(); n < total && begin+n*interval <= at; n++ {
-			s := senders[n%int64(len(senders))]
-			s.post(s.request, at, begin+n*interval)
+			post(n, begin+n*interval)
 		}
-		for _, s := range senders {
-			if err := s.write(); err != nil {
-				return err
-			}
+		if err := flush(); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -104,6 +115,7 @@ func answers(s *sender, n int64, want *atomic.Int64) error {
 		if err != nil {
 			return err
 		}
+		s.latency.add(now() - s.at[(a.opaque-firstOpaque)&(ringSize-1)])
 		if a.code != 0 {
 			s.ledger.refuse(int64(a.opaque-firstOpaque), 1, a.code) // of single messages the opaques count as well
 			want.Add(-1)
@@ -143,7 +155,7 @@ func (l *flowLoad) run(addr, topic string, last time.Duration) (*outcome, error)
 			sending[i].within(last + ioTimeout)
 			out.Go(func() error { return answers(s, each, &wants[i]) })
 		}
-		err = l.paced(senders, each)
+		err = paced(l.rate, senders, each)
 	} else {
 		var stop atomic.Bool
 		timer := time.AfterFunc(last, func() { stop.Store(true) })

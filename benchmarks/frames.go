@@ -75,12 +75,17 @@ const (
 	keyDigits   = 16
 )
 
-// sendTemplate is a send of count messages (more than one: as a batch) with bodies of size bytes. tag may be empty.
+// stampedProperties are those of a message, with a unique key that is patched.
+func stampedProperties() []byte {
+	p := message.AppendProperty(nil, message.PropertyUniqueKey, keyMark+strings.Repeat("0", keyDigits))
+	p = message.AppendProperty(p, message.PropertyWaitStore, "true")
+	return message.AppendProperty(p, message.PropertyTags, "TagA")
+}
+
+// sendTemplate is a send of count messages (more than one: as a batch) with bodies of size bytes.
 func sendTemplate(codec protocol.Codec, topic string, queue int32, size, count int, oneway bool) *template {
 	t := &template{codec: codec, size: size}
-	properties := message.AppendProperty(nil, message.PropertyUniqueKey, keyMark+strings.Repeat("0", keyDigits))
-	properties = message.AppendProperty(properties, message.PropertyWaitStore, "true")
-	properties = message.AppendProperty(properties, message.PropertyTags, "TagA")
+	properties := stampedProperties()
 	h := &protocol.SendMessageRequestV2{
 		ProducerGroup: "benchmark_producer", Topic: topic, DefaultTopic: "TBW102", DefaultTopicQueueNums: 8, QueueID: queue,
 		BornTimestamp: time.Now().UnixMilli(), Properties: properties,

@@ -32,17 +32,18 @@ func main() {
 func command(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("benchmarks", flag.ContinueOnError)
 	var (
-		cases   = flags.String("cases", "", "run only cases whose names hold one of these `words`, separated by commas")
+		cases   = flags.String("cases", "", "run only cases and trials whose names hold one of these `words`, separated by commas")
 		targets = flags.String("targets", strings.Join([]string{ratchet, java540, java497, bareGnet, gnetAppends}, ","), "what to measure, in turn")
-		rounds  = flags.Int("rounds", 5, "measurements of each target in each case")
-		last    = flags.Duration("time", 2*time.Second, "how long a round takes")
-		warm    = flags.Duration("warm", 6*time.Second, "how long each target is warmed up before its first round")
+		rounds  = flags.Int("rounds", 3, "measurements of each target in each case")
+		last    = flags.Duration("time", 1500*time.Millisecond, "how long a round takes")
+		warm    = flags.Duration("warm", 4*time.Second, "how long each target is warmed up before its first round")
 		dir     = flags.String("dir", "", "folder for stores and logs, which are removed in the end; default: a temporary one")
 		binary  = flags.String("ratchet", "", "a ratchet binary to measure; default: it is built")
 		save    = flags.String("save", "", "file for the results, JSON; plots are drawn beside it")
 		show    = flags.String("show", "", "run nothing, print the tables of a saved file and draw its plots")
 		pprof   = flags.String("pprof", "", "address at which ours serves profiles while it is measured")
-		only    = flags.Bool("facts", false, "measure starts and memory of ours, instead of the cases")
+		only    = flags.Bool("facts", false, "only the trials, no cases: starts, memory, growth")
+		grow    = flags.Int64("grow", 4, "how many GiB of log the costs are followed to")
 		list    = flags.Bool("list", false, "list the cases")
 	)
 	if err := flags.Parse(args); err != nil {
@@ -52,6 +53,9 @@ func command(ctx context.Context, args []string) error {
 	if *list {
 		for _, w := range all {
 			fmt.Printf("%-18s %s\n", w.name, w.title)
+		}
+		for _, t := range trials() {
+			fmt.Printf("%-18s %s\n", t.name, t.title)
 		}
 		return nil
 	}
@@ -77,13 +81,9 @@ func command(ctx context.Context, args []string) error {
 	if err := s.names(ctx); err != nil {
 		return err
 	}
-	r := &run{stand: s, targets: strings.Split(*targets, ","), rounds: *rounds, last: *last, warm: *warm}
+	r := &run{stand: s, targets: strings.Split(*targets, ","), rounds: *rounds, last: *last, warm: *warm, scale: fullScale(*grow << 30)}
 	rep := newReport()
 	var failed []error
-	if *only {
-		rep.Facts, err = s.facts(ctx)
-		failed = append(failed, err)
-	}
 	for i := range all {
 		if *only || !wanted(all[i].name, *cases) {
 			continue
@@ -95,6 +95,17 @@ func command(ctx context.Context, args []string) error {
 			continue
 		}
 		rep.Results = append(rep.Results, res)
+	}
+	for _, t := range trials() {
+		if !wanted(t.name, *cases) {
+			continue
+		}
+		found, err := r.try(ctx, &t)
+		if err != nil {
+			failed = append(failed, err)
+			fmt.Fprintln(os.Stderr, err)
+		}
+		rep.Facts = append(rep.Facts, found...)
 	}
 	rep.print(os.Stdout)
 	if *save != "" {

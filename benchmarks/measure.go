@@ -100,6 +100,7 @@ type run struct {
 	last    time.Duration // of a round
 	warm    time.Duration
 	serial  int
+	scale   scale
 }
 
 // measure runs one case: every target is warmed up, then they take turns.
@@ -107,6 +108,9 @@ func (r *run) measure(ctx context.Context, w *workload) (*result, error) {
 	res := &result{Case: w.name, Title: w.title}
 	var running []*target
 	defer func() {
+		if w.done != nil {
+			w.done()
+		}
 		for _, t := range running {
 			t.kill()
 		}
@@ -120,7 +124,11 @@ func (r *run) measure(ctx context.Context, w *workload) (*result, error) {
 		if !w.bounds && (name == bareGnet || name == gnetAppends) {
 			continue
 		}
-		t, err := r.stand.start(ctx, name)
+		start := r.stand.start
+		if w.names {
+			start = r.stand.startNames
+		}
+		t, err := start(ctx, name)
 		if err != nil {
 			return nil, err
 		}
@@ -128,8 +136,10 @@ func (r *run) measure(ctx context.Context, w *workload) (*result, error) {
 		res.Series = append(res.Series, &series{Target: name})
 		if w.prepare != nil {
 			topics[name] = r.topic(w)
-			if err := r.ready(t, topics[name], w.queues); err != nil {
-				return nil, err
+			if !w.names {
+				if err := r.ready(t, topics[name], w.queues); err != nil {
+					return nil, err
+				}
 			}
 			if err := w.prepare(t.addr, topics[name]); err != nil {
 				return nil, fmt.Errorf("%s: %s: %w", w.name, name, err)

@@ -79,3 +79,11 @@ func digits(v float64) string {
 		return fmt.Sprintf("%.2f", v)
 	}
 }
+
+// grouped is a count with its thousands apart.
+func grouped(n int) string {
+	if n < 1000 {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%s,%03d", grouped(n/1000), n%1000)
+}

@@ -29,7 +29,7 @@ func launch(ctx context.Context, log, addr string, env []string, command ...stri
 	}
 	defer out.Close()
 	p := &process{cmd: exec.Command(command[0], command[1:]...), log: log, done: make(chan struct{})}
-	p.cmd.Env = append(os.Environ(), env...)
+	p.cmd.Env = append(os.Environ(), env...) // what comes later counts
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
@@ -65,7 +65,16 @@ func (p *process) tail() string {
 	return string(text[max(0, len(text)-2000):])
 }
 
-// kill ends the process; nobody needs its store again.
+// again starts a process that was killed.
+func (p *process) again(ctx context.Context, addr string) error {
+	next, err := launch(ctx, p.log, addr, p.cmd.Env, p.cmd.Args...)
+	if err == nil {
+		*p = *next
+	}
+	return err
+}
+
+// kill ends the process at once, as kill -9 does.
 func (p *process) kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.done

@@ -61,9 +61,7 @@ func (r *report) save(path string) error {
 
 // keep takes over what an earlier run has and this one has not, in the order of the cases.
 func (r *report) keep(earlier *report) {
-	if len(r.Facts) == 0 {
-		r.Facts = earlier.Facts
-	}
+	r.Facts = keepFacts(r.Facts, earlier.Facts)
 	var all []*result
 	for _, w := range workloads() {
 		for _, list := range [][]*result{r.Results, earlier.Results} {
@@ -94,9 +92,7 @@ func (r *report) print(w io.Writer) {
 		t.Flush()
 	}
 	r.goals(w)
-	for _, f := range r.Facts {
-		fmt.Fprintf(w, "%s: %.2f %s (goal ≤ %g)\n", f.Name, f.Value, f.Unit, f.Goal)
-	}
+	printFacts(w, r.Facts)
 }
 
 func (s spread) text(format string) string {
@@ -139,6 +135,8 @@ func (r *result) checks(g goal) []check {
 		{what: "throughput × better Java", goal: g.throughput, atLeast: true, ratio: ours.spread((*round).rate).median / best((*round).rate, true)},
 		{what: "p50 × better Java", goal: g.p50, ratio: ours.spread(p50).median / best(p50, false)},
 		{what: "p99 × better Java", goal: g.p99, ratio: ours.spread(p99).median / best(p99, false)},
+		{what: "CPU s per million", goal: g.perMillion, ratio: ours.spread((*round).perMillion).median},
+		{what: "p99 µs", goal: g.micros, ratio: ours.spread(p99).median},
 	}
 	var asked []check
 	for _, c := range all {

@@ -18,6 +18,7 @@ type sendLoad struct {
 	window      int
 	size        int // of a body
 	batch       int // messages in a request; 0 is 1
+	queues      int // senders take turns on them; 0: each has its own
 	onewayRun   int // so many one-way requests go before each one that is answered
 	maxMessages int64
 }
@@ -55,9 +56,13 @@ func (l *sendLoad) count() int { return max(l.batch, 1) }
 
 func newSender(l *sendLoad, w *wire, topic string, index int) *sender {
 	s := &sender{load: l, wire: w, next: int64(index) * numberSpace}
-	s.request = sendTemplate(l.codec, topic, int32(index), l.size, l.count(), false)
+	queue := int32(index)
+	if l.queues > 0 {
+		queue %= int32(l.queues)
+	}
+	s.request = sendTemplate(l.codec, topic, queue, l.size, l.count(), false)
 	if l.onewayRun > 0 {
-		s.oneway = sendTemplate(l.codec, topic, int32(index), l.size, l.count(), true)
+		s.oneway = sendTemplate(l.codec, topic, queue, l.size, l.count(), true)
 	}
 	return s
 }

@@ -63,6 +63,46 @@ func TestEveryCase(t *testing.T) {
 	require.Contains(t, text.String(), "CPU × gnet+append")
 }
 
+// TestEveryTrial runs each trial in a tiny size. Facts with goals are there, and what they say is not looked at.
+func TestEveryTrial(t *testing.T) {
+	ctx := context.Background()
+	s, err := newStand(ctx, t.TempDir(), "")
+	require.NoError(t, err)
+	defer s.close()
+	require.NoError(t, s.names(ctx))
+	r := &run{stand: s, targets: []string{ratchet}, scale: scale{
+		killed: []int64{8 << 20}, killedTopics: 20, backlog: 8 << 20, flood: 2_000, queues: []int{1, 40}, conns: []int{1, 10},
+		producers: []int{1, 256}, grown: []int64{1 << 20, 4 << 20}, rounds: 1, span: 100 * time.Millisecond, calm: 100 * time.Millisecond,
+		starts: 1, topics: 50, clients: 50,
+	}}
+	rep := newReport()
+	for _, one := range trials() {
+		facts, err := r.try(ctx, &one)
+		require.NoError(t, err, one.name)
+		require.NotEmpty(t, facts, one.name)
+		for _, f := range facts {
+			require.NotEmpty(t, f.Name)
+			require.NotEmpty(t, f.Unit, f.Name)
+		}
+		rep.Facts = append(rep.Facts, facts...)
+	}
+	var text bytes.Buffer
+	rep.print(&text)
+	require.Contains(t, text.String(), "share that arrives")
+}
+
+// TestFactsOfSeveralBrokers: they stand in one line, and those of an earlier run stay where this one has none.
+func TestFactsOfSeveralBrokers(t *testing.T) {
+	theirs := fact{Name: "share", Target: java540, Value: 25, Unit: "%"}
+	earlier := []fact{atMost("binary", 20, "MiB", 30), atLeast("share", 7, "%", 100), theirs}
+	all := keepFacts([]fact{atLeast("share", 99, "%", 100)}, earlier)
+	require.Equal(t, []fact{atMost("binary", 20, "MiB", 30), theirs, atLeast("share", 99, "%", 100)}, all)
+	var text bytes.Buffer
+	printFacts(&text, all)
+	require.Regexp(t, `binary, MiB +20\.00 +– +– +≤ 30  reached`, text.String())
+	require.Regexp(t, `share, % +99\.00 +25\.00 +– +≥ 100  MISSED`, text.String())
+}
+
 // TestLedgerFindsWhatIsWrong: the verification is worth something only if it sees each kind of fault.
 func TestLedgerFindsWhatIsWrong(t *testing.T) {
 	sent := &ledger{sent: 200}

@@ -29,6 +29,9 @@ type target struct {
 	*process
 }
 
+// store is the folder of a broker's files.
+func (t *target) store() string { return filepath.Join(t.dir, "store") }
+
 func (t *target) isBound() bool { return t.name == bareGnet || t.name == gnetAppends }
 
 // A stand starts targets, each in a folder of its own, and one name server for all of them.
@@ -83,9 +86,7 @@ func (s *stand) names(ctx context.Context) error {
 		return err
 	}
 	s.namesrv = fmt.Sprintf("127.0.0.1:%d", port)
-	conf := filepath.Join(s.dir, "namesrv.conf")
-	err = writeConf(conf, "listenPort", port, "bindAddress", "127.0.0.1", "kvConfigPath", filepath.Join(s.dir, "kvConfig.json"),
-		"configStorePath", filepath.Join(s.dir, "namesrv.properties"))
+	conf, err := namesConf(s.dir, port)
 	if err != nil {
 		return err
 	}
@@ -101,21 +102,36 @@ func (s *stand) close() {
 
 // start runs one target.
 func (s *stand) start(ctx context.Context, name string) (*target, error) {
-	s.number++
-	dir := filepath.Join(s.dir, fmt.Sprintf("%s-%d", name, s.number))
+	return s.startOn(ctx, name, nil)
+}
+
+// room is a new target that does not run yet, with a folder and an address.
+func (s *stand) room(name string) (*target, int, error) {
+	dir := s.folder(name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	port, err := oracle.FreePort()
+	return &target{stand: s, name: name, addr: fmt.Sprintf("127.0.0.1:%d", port), dir: dir}, port, err
+}
+
+// startOn runs one target on what fill has put into its store's folder.
+func (s *stand) startOn(ctx context.Context, name string, fill func(store string) error) (*target, error) {
+	t, port, err := s.room(name)
 	if err != nil {
 		return nil, err
 	}
-	t := &target{stand: s, name: name, addr: fmt.Sprintf("127.0.0.1:%d", port), dir: dir}
+	dir := t.dir
+	if fill != nil {
+		if err := fill(t.store()); err != nil {
+			return nil, err
+		}
+	}
 	log := filepath.Join(dir, "log")
 	switch name {
 	case ratchet:
 		conf := filepath.Join(dir, "broker.conf")
-		if err := s.brokerConf(conf, name, dir, port); err != nil {
+		if err := s.brokerConf(conf, dir, port); err != nil {
 			return nil, err
 		}
 		command := []string{s.binary, "broker", "-c", conf}
@@ -154,14 +170,15 @@ const (
 )
 
 // brokerConf writes the settings that all brokers share: equal durability, and no refusals because the machine is slow.
-func (s *stand) brokerConf(path, name, dir string, port int) error {
+// Each has a name of its own: two of one name would be one group.
+func (s *stand) brokerConf(path, dir string, port int) error {
 	flush := "ASYNC_FLUSH"
 	if s.syncing {
 		flush = "SYNC_FLUSH"
 	}
 	store := filepath.Join(dir, "store")
 	return writeConf(path,
-		"brokerClusterName", "benchmark", "brokerName", "benchmark-"+strings.ReplaceAll(name, ".", ""), "brokerId", 0,
+		"brokerClusterName", "benchmark", "brokerName", "benchmark-"+strings.ReplaceAll(filepath.Base(dir), ".", ""), "brokerId", 0,
 		"brokerIP1", "127.0.0.1", "brokerIP2", "127.0.0.1", "namesrvAddr", s.namesrv,
 		"listenPort", port, "haListenPort", port+1, "brokerRole", "ASYNC_MASTER", "flushDiskType", flush,
 		"autoCreateTopicEnable", true, "autoCreateSubscriptionGroup", true,
@@ -182,29 +199,24 @@ func writeConf(path string, pairs ...any) error {
 
 // startJava runs a Java broker: 2 GiB of heap and G1, its own defaults for the rest.
 func (s *stand) startJava(ctx context.Context, name, dir string, port int) (*process, error) {
+	conf := filepath.Join(dir, "broker.conf")
+	if err := s.brokerConf(conf, dir, port); err != nil {
+		return nil, err
+	}
+	return s.java(ctx, name, "broker.BrokerStartup", dir, conf, port)
+}
+
+// java runs a server of RocketMQ's.
+func (s *stand) java(ctx context.Context, name, class, dir, conf string, port int) (*process, error) {
 	lib, err := s.jars(ctx, "conformance/oracle", strings.TrimPrefix(name, "java-"), "dependency:copy-dependencies")
 	if err != nil {
 		return nil, err
 	}
-	conf := filepath.Join(dir, "broker.conf")
-	if err := s.brokerConf(conf, name, dir, port); err != nil {
-		return nil, err
-	}
-	// 4.x does not start without this file; 5.x does not look for it.
-	logback := `<configuration>
-  <appender name="out" class="ch.qos.logback.core.ConsoleAppender"><encoder><pattern>%d %-5p %c - %m%n</pattern></encoder></appender>
-  <root level="WARN"><appender-ref ref="out"/></root>
-</configuration>
-`
-	if err := os.MkdirAll(filepath.Join(dir, "conf"), 0o755); err != nil {
-		return nil, err
-	}
-	if err := os.WriteFile(filepath.Join(dir, "conf", "logback_broker.xml"), []byte(logback), 0o644); err != nil {
+	if err := oracle.WriteLogging(dir, "WARN"); err != nil {
 		return nil, err
 	}
 	command := append([]string{"java", "-Xms2g", "-Xmx2g", "-XX:+UseG1GC"}, javaFlags(dir)...)
-	command = append(command, "-Drocketmq.home.dir="+dir, "-cp", filepath.Join(lib, "*"),
-		"org.apache.rocketmq.broker.BrokerStartup", "-c", conf)
+	command = append(command, "-Drocketmq.home.dir="+dir, "-cp", filepath.Join(lib, "*"), "org.apache.rocketmq."+class, "-c", conf)
 	return launch(ctx, filepath.Join(dir, "log"), fmt.Sprintf("127.0.0.1:%d", port), []string{"ROCKETMQ_HOME=" + dir}, command...)
 }
 

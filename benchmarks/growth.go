@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/ratchetmq/ratchet/protocol"
+)
+
+// flat is how much more a message may cost at the far end of a series than at its near one: what a noisy machine alone
+// makes of two equal costs.
+const flat = 1.25
+
+// producerSeries is the throughput of more and more producers that wait for each answer. Many must not get less than
+// the best number of them.
+func producerSeries(ctx context.Context, r *run, name string) ([]fact, error) {
+	const queues = 16
+	t, err := r.stand.start(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer r.stand.forget(t)
+	defer t.kill()
+	counts := r.scale.producers
+	rates, costs := make([][]float64, len(counts)), make([][]float64, len(counts))
+	for n := -1; n < r.scale.rounds; n++ {
+		for i, count := range counts {
+			w := sending("producers", "", sendLoad{codec: protocol.JSON, conns: count, window: 1, size: kib, queues: min(queues, count)}, goal{})
+			one, err := r.once(&w, t, "", r.scale.span)
+			if err != nil {
+				return nil, fmt.Errorf("%d producers: %w", count, err)
+			}
+			if n >= 0 { // round -1 warms up
+				rates[i], costs[i] = append(rates[i], one.rate()), append(costs[i], one.perMillion())
+			}
+		}
+	}
+	var all []fact
+	best, many := 0.0, 0.0
+	for i, count := range counts {
+		rate := median(rates[i])
+		if best = max(best, rate); count == 256 {
+			many = rate
+		}
+		what := fmt.Sprintf("%s producers, one in flight each: ", grouped(count))
+		all = append(all, atLeast(what+"messages a second", rate, "/s", 0), atMost(what+"CPU per million", median(costs[i]), "s", 0))
+	}
+	return append(all, atLeast("256 producers: share of the best number's throughput", 100*many/best, "%", 80)), nil
+}
+
+// series measures sweeps in turns and says what the last costs more than the first.
+func (r *run) series(t *target, sweeps []*sweep, name func(*sweep) string, what string) ([]fact, error) {
+	costs := make([][]float64, len(sweeps))
+	for n := -1; n < r.scale.rounds; n++ {
+		for i, l := range sweeps {
+			before, err := t.usage()
+			if err != nil {
+				return nil, err
+			}
+			o, err := l.run(t.addr, r.scale.span)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", name(l), err)
+			}
+			time.Sleep(settle)
+			after, err := t.usage()
+			if err != nil {
+				return nil, err
+			}
+			if n >= 0 { // in round -1 queues and files come into being
+				costs[i] = append(costs[i], (after.cpu-before.cpu).Seconds()/float64(o.messages)*1e6)
+			}
+		}
+	}
+	var all []fact
+	for i, l := range sweeps {
+		all = append(all, atMost(name(l)+": CPU per million", median(costs[i]), "s", 0))
+	}
+	first, last := all[0].Value, all[len(all)-1].Value
+	return append(all, atMost(what, last/first, "×", flat)), nil
+}
+
+// sweepTarget is a broker with enough topics for n queues.
+func (r *run) sweepTarget(ctx context.Context, name string, n int) (*target, func(int) string, error) {
+	topic := func(i int) string { return fmt.Sprintf("bench-sweep-%d", i) }
+	t, err := r.stand.startOn(ctx, name, func(store string) error {
+		return writeTopics(store, (n+topicQueues-1)/topicQueues, topicQueues, topic)
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return t, topic, sendOne(t.addr, topic(0))
+}
+
+func growQueues(ctx context.Context, r *run, name string) ([]fact, error) {
+	most := r.scale.queues[len(r.scale.queues)-1]
+	t, topic, err := r.sweepTarget(ctx, name, most)
+	if err != nil {
+		return nil, err
+	}
+	defer r.stand.forget(t)
+	defer t.kill()
+	var sweeps []*sweep
+	for _, n := range r.scale.queues {
+		sweeps = append(sweeps, &sweep{conns: 4, burst: 32, queues: queuesOfTopics(n, topic)})
+	}
+	return r.series(t, sweeps, func(l *sweep) string { return "sends to " + grouped(len(l.queues)) + " queues" },
+		fmt.Sprintf("cost of a message on %s queues by that on one", grouped(most)))
+}
+
+func growConnections(ctx context.Context, r *run, name string) ([]fact, error) {
+	const queues = 16
+	t, topic, err := r.sweepTarget(ctx, name, queues)
+	if err != nil {
+		return nil, err
+	}
+	defer r.stand.forget(t)
+	defer t.kill()
+	var sweeps []*sweep
+	for _, n := range r.scale.conns {
+		sweeps = append(sweeps, &sweep{conns: n, burst: 32, queues: queuesOfTopics(queues, topic)})
+	}
+	most := r.scale.conns[len(r.scale.conns)-1]
+	return r.series(t, sweeps, func(l *sweep) string { return "sends from " + grouped(l.conns) + " connections, 32 at a time" },
+		fmt.Sprintf("cost of a message from %s connections by that from one", grouped(most)))
+}
+
+// growLog compares a broker whose log grows with one that is new, in turns: what else the machine does meets both.
+func growLog(ctx context.Context, r *run, name string) ([]fact, error) {
+	old, err := r.stand.start(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer r.stand.forget(old)
+	defer old.kill()
+	topic := "bench-grown"
+	if err := r.ready(old, topic, startQueues); err != nil {
+		return nil, err
+	}
+	w := sending("grown", "", sendLoad{codec: protocol.JSON, conns: 4, window: 32, size: kib}, goal{})
+	var all []fact
+	written := int64(0)
+	for _, size := range r.scale.grown {
+		if more := size - written; more > 0 {
+			n, err := fillLog(old, topic, more)
+			if err != nil {
+				return nil, err
+			}
+			written += n * recordSize(topic)
+		}
+		cost, ratio, sent, err := r.besideNew(ctx, name, old, &w)
+		if err != nil {
+			return nil, err
+		}
+		written += sent * recordSize(topic)
+		what := fmt.Sprintf("behind %d MiB of log: ", size>>20)
+		all = append(all, atMost(what+"CPU per million", cost, "s", 0), atMost(what+"by that of a new broker in the same seconds", ratio, "×", flat))
+	}
+	return all, nil
+}
+
+// besideNew is what a load costs a broker, that by what it costs one without a log, and how many messages were sent.
+func (r *run) besideNew(ctx context.Context, name string, old *target, w *workload) (cost, ratio float64, sent int64, err error) {
+	young, err := r.stand.start(ctx, name)
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	defer r.stand.forget(young)
+	defer young.kill()
+	var costs, ratios []float64
+	for n := -1; n < r.scale.rounds; n++ {
+		a, err := r.once(w, old, "", r.scale.span)
+		if err != nil {
+			return 0, 0, 0, err
+		}
+		b, err := r.once(w, young, "", r.scale.span)
+		if err != nil {
+			return 0, 0, 0, err
+		}
+		if sent += a.Messages; n >= 0 {
+			costs, ratios = append(costs, a.perMillion()), append(ratios, a.perMillion()/b.perMillion())
+		}
+	}
+	return median(costs), median(ratios), sent, nil
+}
