@@ -18,6 +18,7 @@ type round struct {
 // run is consecutive entries of one queue.
 type run struct {
 	queue *queue
+	after int64 // the end of the queue's run before in this round, 0: there is none
 	from  int64
 	units []byte
 }
@@ -31,7 +32,10 @@ func (r *round) add(q *queue, index int64, e entry) {
 			r.runs = append(r.runs, run{})
 		}
 		next := &r.runs[r.used]
-		next.queue, next.from, next.units = q, index, next.units[:0]
+		next.queue, next.after, next.from, next.units = q, 0, index, next.units[:0]
+		if q.run > 0 {
+			next.after = r.runs[q.run-1].end()
+		}
 		r.used++
 		q.run = r.used
 	}
@@ -70,11 +74,7 @@ func (r *round) byQueue() [][]*run {
 func (r *round) write(f *queueFiles) error {
 	for i := range r.runs[:r.used] {
 		run := &r.runs[i]
-		at := run.queue.high.Load()
-		if i > 0 && r.runs[i-1].queue == run.queue {
-			at = r.runs[i-1].end()
-		}
-		if err := f.fillUp(run.queue, at, run.from); err != nil {
+		if err := f.fillUp(run.queue, max(run.queue.high.Load(), run.after), run.from); err != nil {
 			return err
 		}
 		if err := f.write(run.queue, run.from, run.units); err != nil {

@@ -97,6 +97,7 @@ var failedSeeds = []struct {
 	{393, true, "a slave did not come over a damaged part of its master's log"},
 	{887, false, "a queue's lowest offset was behind what had just been filled in"},
 	{3290, false, "master and plain slave lost power, and what both had lost was given out again"},
+	{563, false, "a slave that got gaps of several queues at once wrote blanks over what stood before them"},
 	{955, false, "(the schedule itself: the disk of a master that had just lost its tail was taken)"},
 }
 
