@@ -42,7 +42,7 @@ type send struct {
 	unique       []byte // of the first message
 	hasty        bool   // the answer waits for nothing but the append
 	end          offset.Physical
-	header       protocol.SendMessageResponse
+	header       protocol.SendReceipt
 	reply        protocol.Reply
 }
 
@@ -192,17 +192,18 @@ func (p *Processor) whenSafe(r *remoting.Request, s *sends, one *send) *protocol
 	if one.count == 0 {
 		return &one.reply
 	}
-	one.header = protocol.SendMessageResponse{
+	one.header.Form = p.receipts
+	one.header.SendMessageResponse = protocol.SendMessageResponse{
 		MsgID:         s.messageIDs(p.storeHost, one),
 		QueueID:       one.queue,
 		QueueOffset:   int64(s.messages[one.first].QueueOffset),
 		TransactionID: unsafe.String(unsafe.SliceData(one.unique), len(one.unique)),
 	}
-	one.reply = protocol.Reply{Header: &one.header, Extra: p.sendExtra}
+	one.reply = protocol.Reply{Header: &one.header}
 	if one.hasty || !p.syncFlush && !p.slaves.Sync() {
 		return &one.reply
 	}
-	later := one.header // which outlives s, so that its texts can't be parts of it
+	later := one.header.SendMessageResponse // which outlives s, so that its texts can't be parts of it
 	later.MsgID, later.TransactionID = strings.Clone(later.MsgID), strings.Clone(later.TransactionID)
 	reply, err := p.whenStored(r, protocol.Reply{Header: &later, Extra: p.sendExtra}, one.end)
 	if err != nil {

@@ -70,6 +70,7 @@ type Processor struct {
 	syncFlush   bool
 	sendMarks   []byte        // properties that every sent message gets
 	sendExtra   []protocol.KV // fields that every answer to a send has
+	receipts    *protocol.ReceiptForm
 	uniqueIDs   *message.UniqueIDs
 	lane        func(int) Lane
 	room        func(string) (Room, error)
@@ -114,6 +115,7 @@ func New(c Config) *Processor {
 	p.sendExtra = []protocol.KV{
 		{Key: message.PropertyRegion, Value: settings.RegionID}, {Key: message.PropertyTrace, Value: trace},
 	}
+	p.receipts = protocol.NewReceiptForm(p.sendExtra...)
 	follows := func() bool {
 		s := p.peers.Standing()
 		return s.Follows()

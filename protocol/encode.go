@@ -43,6 +43,9 @@ func AppendReply(dst []byte, codec Codec, opaque int32, r *Reply) []byte {
 // AppendReplyHead is AppendReply without the body: bodyLen bytes must follow on the connection. r.Body is not looked
 // at.
 func AppendReplyHead(dst []byte, codec Codec, opaque int32, r *Reply, bodyLen int) []byte {
+	if receipt, ok := r.Header.(*SendReceipt); ok && receipt.plain(codec, r) {
+		return receipt.append(dst, codec, opaque, bodyLen)
+	}
 	head := head{codec: codec, code: int32(r.Code), opaque: opaque, flag: FlagResponse, fields: true}
 	return head.append(dst, r.Remark, r.Header, r.Extra, bodyLen)
 }
@@ -141,8 +144,7 @@ func (w *FieldWriter) String(key, value string) {
 		w.buf = appendQuoted(w.buf, value)
 		return
 	}
-	w.buf = binary.BigEndian.AppendUint32(w.buf, uint32(len(value)))
-	w.buf = append(w.buf, value...)
+	w.buf = appendText(w.buf, value)
 }
 
 // Bytes adds a text that is in a byte slice.
@@ -154,8 +156,7 @@ func (w *FieldWriter) Bytes(key string, value []byte) {
 		w.buf = appendQuoted(w.buf, value)
 		return
 	}
-	w.buf = binary.BigEndian.AppendUint32(w.buf, uint32(len(value)))
-	w.buf = append(w.buf, value...)
+	w.buf = appendText(w.buf, value)
 }
 
 // Int adds a number.
@@ -169,9 +170,19 @@ func (w *FieldWriter) Int(key string, value int64) {
 		w.buf = append(w.buf, '"')
 		return
 	}
-	at := len(w.buf)
-	w.buf = strconv.AppendInt(append(w.buf, 0, 0, 0, 0), value, 10)
-	binary.BigEndian.PutUint32(w.buf[at:], uint32(len(w.buf)-at-4))
+	w.buf = appendDecimal(w.buf, value)
+}
+
+// appendText adds the value of a field to a binary header.
+func appendText[T string | []byte](dst []byte, value T) []byte {
+	return append(binary.BigEndian.AppendUint32(dst, uint32(len(value))), value...)
+}
+
+func appendDecimal(dst []byte, value int64) []byte {
+	at := len(dst)
+	dst = strconv.AppendInt(append(dst, 0, 0, 0, 0), value, 10)
+	binary.BigEndian.PutUint32(dst[at:], uint32(len(dst)-at-4))
+	return dst
 }
 
 // Bool adds true or false.

@@ -42,11 +42,13 @@ func BenchmarkEncodeReply(b *testing.B) {
 	for _, codec := range []Codec{JSON, Binary} {
 		b.Run(codec.String(), func(b *testing.B) {
 			reply := &Reply{
-				Header: &SendMessageResponse{
-					MsgID: "7F00000200002E870000000000000000", QueueID: 1, QueueOffset: 123456,
-					TransactionID: "FD00000000000000000000000000000279735FFD2B27933DBC290000",
+				Header: &SendReceipt{
+					SendMessageResponse{
+						MsgID: "7F00000200002E870000000000000000", QueueID: 1, QueueOffset: 123456,
+						TransactionID: "FD00000000000000000000000000000279735FFD2B27933DBC290000",
+					},
+					NewReceiptForm(KV{"MSG_REGION", "DefaultRegion"}, KV{"TRACE_ON", "true"}),
 				},
-				Extra: []KV{{"MSG_REGION", "DefaultRegion"}, {"TRACE_ON", "true"}},
 			}
 			buf := make([]byte, 0, 1024)
 			b.ReportAllocs()
