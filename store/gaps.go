@@ -253,6 +253,11 @@ func (s *Store) refill(pos offset.Physical, b []byte, blank bool) error {
 	if err := d.round.write(s.files); err != nil {
 		return err
 	}
+	// A checkpoint may have passed the records' time: recovery will not look at them again once they are in no gap.
+	if err := s.files.syncOf(d.round.has); err != nil {
+		s.fail(err)
+		return s.Err()
+	}
 	if blank {
 		end = seg.end
 	}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -28,4 +29,34 @@ func TestGapsOfSeveralQueuesInOneStep(t *testing.T) {
 		require.Equal(t, Bounds{0, 12}, b)
 		require.Equal(t, []string{"before", "behind"}, bodies(readQueue(t, slave, "T", q)))
 	}
+}
+
+// TestRefillOutlivesAPowerCut: what is filled in is older than the checkpoint, from which recovery begins.
+func TestRefillOutlivesAPowerCut(t *testing.T) {
+	full, fsys := mustOpen(t, small(vfstest.New())), vfstest.New()
+	o := small(fsys)
+	now := time.UnixMilli(1_000_000_000)
+	o.Now = func() time.Time { return now }
+	master := mustOpen(t, o)
+	put(t, full, text("T", 0, "lost"))
+	lost := full.Written()
+	_, err := master.Leave(Lost{
+		Log: lost, Queue: func(_ string, _ int32, next offset.Queue) offset.Queue { return next },
+		Others: []QueueSpan{{Topic: "T", Queue: 0, To: 100}},
+	})
+	require.NoError(t, err)
+	for range 2 { // a checkpoint counts for what is some seconds older than its last message
+		put(t, master, text("T", 0, "new"))
+		now = now.Add(time.Minute)
+	}
+	level(t, master)
+	require.NoError(t, master.saveCheckpoint())
+	b := make([]byte, lost)
+	_, err = full.ReadLog(0, b)
+	require.NoError(t, err)
+	require.NoError(t, master.Refill(0, b, false))
+
+	o.FS = fsys.CrashClone(vfstest.KeepNothing, 1)
+	again := mustOpen(t, o)
+	require.Equal(t, []string{"lost", "new", "new"}, bodies(readQueue(t, again, "T", 0)))
 }

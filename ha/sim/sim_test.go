@@ -98,6 +98,8 @@ var failedSeeds = []struct {
 	{887, false, "a queue's lowest offset was behind what had just been filled in"},
 	{3290, false, "master and plain slave lost power, and what both had lost was given out again"},
 	{563, false, "a slave that got gaps of several queues at once wrote blanks over what stood before them"},
+	{1069, false, "what had been filled in was in no queue after a power cut"},
+	{1897, false, "the same"},
 	{955, false, "(the schedule itself: the disk of a master that had just lost its tail was taken)"},
 }
 
