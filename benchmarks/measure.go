@@ -121,7 +121,7 @@ func (r *run) measure(ctx context.Context, w *workload) (*result, error) {
 	topics := map[string]string{}
 	r.stand.syncing = w.flush
 	for _, name := range r.targets {
-		if !w.bounds && (name == bareGnet || name == gnetAppends) {
+		if !w.bounds && (name == bareGnet || name == gnetAppends) || w.names && name == gnetAppends {
 			continue
 		}
 		start := r.stand.start

@@ -16,6 +16,7 @@ type catchUp struct {
 	queues int // one connection each
 	count  int // messages in all
 	size   int
+	rate   int // messages a second from each queue, at most; 0: as fast as they come
 }
 
 // prepare fills the topic.
@@ -63,7 +64,7 @@ func (l *catchUp) run(addr, topic string, last time.Duration) (*outcome, error) 
 // read goes round one queue until stop. Offsets must come one after the other, each with a whole message.
 func (l *catchUp) read(w *wire, topic string, queue int32, stop *atomic.Bool) (count int64, f findings, err error) {
 	var out []byte
-	from, round := int64(0), int64(0)
+	from, round, begin := int64(0), int64(0), time.Now()
 	for opaque := int32(firstOpaque); !stop.Load(); opaque++ {
 		out = pullRequest(out[:0], l.codec, opaque, "benchmark_consumer", topic, queue, from, 0)
 		w.within(ioTimeout)
@@ -102,6 +103,9 @@ func (l *catchUp) read(w *wire, topic string, queue int32, stop *atomic.Bool) (c
 			f.Corrupt++
 		}
 		from = next
+		if l.rate > 0 {
+			time.Sleep(time.Until(begin.Add(time.Duration(count) * time.Second / time.Duration(l.rate))))
+		}
 	}
 	return count, f, nil
 }

@@ -76,7 +76,7 @@ func fullScale(grow int64) scale {
 	sc := scale{
 		killed: []int64{2355 << 20, 4 << 30}, killedTopics: 2500, backlog: 2 << 30, flood: 1_000_000,
 		queues: []int{1, 10, 100, 1_000, 10_000}, conns: []int{1, 10, 100, 1_000}, producers: []int{1, 4, 16, 64, 256, 1024},
-		grown: []int64{1 << 20}, rounds: 5, span: time.Second, calm: 10 * time.Second, starts: 9, topics: 5_000, clients: 10_000,
+		grown: []int64{1 << 20}, rounds: 3, span: time.Second, calm: 10 * time.Second, starts: 9, topics: 5_000, clients: 10_000,
 	}
 	for size := int64(1) << 30; size <= grow; size *= 2 {
 		sc.grown = append(sc.grown, size)
