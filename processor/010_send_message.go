@@ -31,6 +31,7 @@ type sends struct {
 	replies    []*protocol.Reply           // those of each; nil for one that is answered elsewhere
 	messages   []store.Message             // of all
 	header     protocol.SendMessageRequest // of the one that is being read
+	topic      *protocol.TopicConfig       // of the last one that was read and may be sent to
 	properties []byte                      // texts that messages have, one after the other
 	ids        []byte                      // texts that answers have
 }
@@ -55,6 +56,7 @@ func (s *sends) release() {
 	clear(s.each)
 	clear(s.replies)
 	clear(s.messages)
+	s.topic = nil
 	s.each, s.replies, s.messages = s.each[:0], s.replies[:0], s.messages[:0]
 	s.header = protocol.SendMessageRequest{Properties: emptied(s.header.Properties)}
 	s.properties, s.ids = emptied(s.properties), emptied(s.ids)
@@ -75,28 +77,28 @@ const groupBytes = 256 << 10
 // GroupHandler.
 func (p *Processor) ServeGroup(ctx context.Context, group []*remoting.Request) {
 	for len(group) > 0 {
-		n, size := 0, 0
-		for ; n < len(group) && p.joinable(group[n]) && (n == 0 || size+len(group[n].Body) <= groupBytes); n++ {
-			size += len(group[n].Body)
+		n := 1
+		if p.allows(leading) == nil {
+			n = max(1, joinable(group))
 		}
 		if n < 2 {
 			p.Serve(ctx, group[0])
-			group = group[1:]
-			continue
+		} else {
+			p.send(group[:n])
 		}
-		p.send(group[:n])
 		group = group[n:]
 	}
 }
 
-// joinable says whether r is a send that may be served now.
-func (p *Processor) joinable(r *remoting.Request) bool {
-	switch code := protocol.RequestCode(r.Code); code {
-	case protocol.SendMessage, protocol.SendMessageV2, protocol.SendBatchMessage:
-		return p.allows(routes[code].need) == nil
-	default:
-		return false
+// joinable is how many of the first requests can be stored together.
+func joinable(group []*remoting.Request) int {
+	size := 0
+	for n, r := range group {
+		if size += len(r.Body); !isSend(protocol.RequestCode(r.Code)) || n > 0 && size > groupBytes {
+			return n
+		}
 	}
+	return len(group)
 }
 
 func (p *Processor) sendMessage(_ context.Context, r *remoting.Request) (protocol.Reply, error) {
@@ -130,10 +132,11 @@ func (p *Processor) readSend(r *remoting.Request, s *sends, one *send) error {
 	if err := r.ReadHeader(&s.header); err != nil {
 		return err
 	}
-	topic, err := p.topicForSend(&s.header)
+	topic, err := p.topicForSend(&s.header, s.topic)
 	if err != nil {
 		return err
 	}
+	s.topic = topic
 	one.queue, one.first = s.header.QueueID, len(s.messages)
 	if s.header.Batch || protocol.RequestCode(r.Code) == protocol.SendBatchMessage {
 		err = p.fillBatch(r, s, one, topic)
@@ -241,14 +244,33 @@ func (s *sends) messageIDs(host netip.AddrPort, one *send) string {
 	return unsafe.String(unsafe.SliceData(ids), len(ids))
 }
 
-// topicForSend makes the checks that come before a look at the message, and finds or creates the topic.
-func (p *Processor) topicForSend(h *protocol.SendMessageRequest) (*protocol.TopicConfig, error) {
+// topicForSend makes the checks that come before a look at the message, and finds or creates the topic. known, unless nil,
+// is a topic that a moment ago could be sent to.
+func (p *Processor) topicForSend(h *protocol.SendMessageRequest, known *protocol.TopicConfig) (*protocol.TopicConfig, error) {
 	if err := p.takesMessages(); err != nil {
 		return nil, err
 	}
 	if least := p.settings().MinInSync; least > 1 && p.slaves.Sync() && 1+p.slaves.InSync() < least {
 		return nil, refuse(protocol.SystemError, "in-sync replicas not enough: %d, minInSyncReplicas is %d", 1+p.slaves.InSync(), least)
 	}
+	topic := known
+	if topic == nil || topic.TopicName != h.Topic {
+		var err error
+		if topic, err = p.openTopic(h); err != nil {
+			return nil, err
+		}
+	}
+	if queues := max(topic.ReadQueueNums, topic.WriteQueueNums); h.QueueID >= queues {
+		return nil, refuse(protocol.InvalidParameter, "queueId %d of topic %s is illegal: it has %d queues", h.QueueID, h.Topic, queues)
+	}
+	if h.QueueID < 0 {
+		h.QueueID = rand.Int32N(max(1, topic.WriteQueueNums))
+	}
+	return topic, nil
+}
+
+// openTopic finds or creates a topic that clients may send to.
+func (p *Processor) openTopic(h *protocol.SendMessageRequest) (*protocol.TopicConfig, error) {
 	if protocol.IsClosedTopic(h.Topic) {
 		return nil, refuse(protocol.NoPermission, "topic %s is the broker's own: sending to it is not allowed", h.Topic)
 	}
@@ -258,12 +280,6 @@ func (p *Processor) topicForSend(h *protocol.SendMessageRequest) (*protocol.Topi
 	}
 	if topic.Perm&protocol.PermWrite == 0 {
 		return nil, refuse(protocol.NoPermission, "topic %s takes no messages: its perm is %d", h.Topic, topic.Perm)
-	}
-	if queues := max(topic.ReadQueueNums, topic.WriteQueueNums); h.QueueID >= queues {
-		return nil, refuse(protocol.InvalidParameter, "queueId %d of topic %s is illegal: it has %d queues", h.QueueID, h.Topic, queues)
-	}
-	if h.QueueID < 0 {
-		h.QueueID = rand.Int32N(max(1, topic.WriteQueueNums))
 	}
 	return topic, nil
 }

@@ -115,10 +115,9 @@ func Decode(frame []byte) (Command, error) {
 	return c, err
 }
 
-// Decode is the function Decode for a command that is there already, which it overwrites. x, unless nil, makes
-// ReadHeader faster; the command refers to it.
+// Decode is the function Decode for a command that is there already, and zero. x, unless nil, makes ReadHeader faster; the
+// command refers to it.
 func (c *Command) Decode(frame []byte, x *FieldIndex) error {
-	*c = Command{}
 	size, err := FrameSize(frame)
 	switch {
 	case err != nil:

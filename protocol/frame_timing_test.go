@@ -10,6 +10,7 @@ func benchmarkDecode(b *testing.B, name string) {
 	var c Command
 	var x FieldIndex
 	for b.Loop() {
+		c = Command{}
 		if err := c.Decode(frame, &x); err != nil {
 			b.Fatal(err)
 		}
@@ -32,6 +33,7 @@ func BenchmarkDecodeOnlySendV2JSON(b *testing.B) {
 	var c Command
 	var x FieldIndex
 	for b.Loop() {
+		c = Command{}
 		if err := c.Decode(frame, &x); err != nil {
 			b.Fatal(err)
 		}

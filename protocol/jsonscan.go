@@ -40,7 +40,9 @@ func decodeJSON(c *Command, x *FieldIndex, h []byte) error {
 		if i = skipSpace(h, i); i < len(h) && h[i] == '}' {
 			break
 		}
-		if next, ok := decodeNumber(c, h, i); ok {
+		if next, err := decodeUsual(c, x, h, i); err != nil {
+			return err
+		} else if next > 0 {
 			i = next
 			continue
 		}
@@ -66,10 +68,46 @@ func decodeJSON(c *Command, x *FieldIndex, h []byte) error {
 	return nil
 }
 
-// decodeNumber reads a number's key, value and the comma behind it, as peers write them. Not ok: there is something else.
-func decodeNumber(c *Command, h []byte, i int) (next int, ok bool) {
+// decodeUsual reads a member with the comma behind it as Java, Go and our own clients write them. It returns 0 when there is
+// something else.
+func decodeUsual(c *Command, x *FieldIndex, h []byte, i int) (next int, err error) {
+	const language, fields, encoding = `"language":"`, `"extFields":`, `"serializeTypeCurrentRPC":"JSON"`
+	if i+len(encoding) > len(h) { // the longest; a header is longer behind all but the last
+		return decodeNumber(c, h, i), nil
+	}
+	switch h[i+1] {
+	case 'e':
+		if string(h[i:i+len(fields)]) != fields {
+			return 0, nil
+		}
+		if next, err = decodeFields(c, x, h, i+len(fields)); err != nil {
+			return 0, err
+		}
+		return endMember(h, next)
+	case 'l':
+		if string(h[i:i+len(language)]) != language {
+			return 0, nil
+		}
+		start := i + len(language)
+		if next = skipShortText(h, start); next > 0 && h[next] == ',' {
+			c.Language = languageOf(h[start : next-1])
+			return next + 1, nil
+		}
+		return 0, nil
+	case 's':
+		if next = i + len(encoding); next < len(h) && h[next] == ',' && string(h[i:next]) == encoding {
+			return next + 1, nil
+		}
+		return 0, nil
+	default:
+		return decodeNumber(c, h, i), nil
+	}
+}
+
+// decodeNumber is decodeUsual for numbers.
+func decodeNumber(c *Command, h []byte, i int) (next int) {
 	if i+2 >= len(h) {
-		return 0, false
+		return 0
 	}
 	var key string
 	var p *int32
@@ -83,10 +121,10 @@ func decodeNumber(c *Command, h []byte, i int) (next int, ok bool) {
 	case 'v':
 		key, p = `"version":`, &c.Version
 	default:
-		return 0, false
+		return 0
 	}
 	if len(h)-i < len(key) || string(h[i:i+len(key)]) != key {
-		return 0, false
+		return 0
 	}
 	start := i + len(key)
 	n := uint64(0)
@@ -94,15 +132,15 @@ func decodeNumber(c *Command, h []byte, i int) (next int, ok bool) {
 		n = n*10 + uint64(h[i]-'0')
 	}
 	if i == start || i-start > 10 || n > math.MaxInt32 || i >= len(h) {
-		return 0, false
+		return 0
 	}
 	if h[i] == ',' {
 		i++
 	} else if h[i] != '}' {
-		return 0, false
+		return 0
 	}
 	*p = int32(n)
-	return i, true
+	return i
 }
 
 // decodeMember reads the value at h[i] of any key but extFields.
@@ -270,8 +308,14 @@ func skipShort(b []byte, i int) int {
 	if i+13 > len(b) || binary.LittleEndian.Uint64(b[i:])&others != colon || b[i+1] == '"' || b[i+1] == '\\' {
 		return 0
 	}
-	found := marksIn(binary.LittleEndian.Uint64(b[i+5:]), ones*'"')
-	if end := i + 5 + bits.TrailingZeros64(found)/8; found != 0 && b[end] == '"' {
+	return skipShortText(b, i+5)
+}
+
+// skipShortText returns the position behind the quote that ends the text at b[i], 0 if it is not among the first eight bytes
+// or behind a backslash.
+func skipShortText(b []byte, i int) int {
+	found := marksIn(binary.LittleEndian.Uint64(b[i:]), ones*'"')
+	if end := i + bits.TrailingZeros64(found)/8; found != 0 && b[end] == '"' {
 		return end + 1
 	}
 	return 0
