@@ -134,7 +134,7 @@ func (r *run) measure(ctx context.Context, w *workload) (*result, error) {
 		}
 		running = append(running, t)
 		res.Series = append(res.Series, &series{Target: name})
-		if w.prepare != nil {
+		if w.prepare != nil && !(w.names && t.isBound()) { // a bound knows no registrations
 			topics[name] = r.topic(w)
 			if !w.names {
 				if err := r.ready(t, topics[name], w.queues); err != nil {

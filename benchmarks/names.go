@@ -283,7 +283,7 @@ func (l *routeLoad) paced(t *target, last time.Duration, again func() error) (*o
 			return nil
 		})
 	}
-	if l.register {
+	if l.register && !t.isBound() {
 		in.Go(func() error {
 			time.Sleep(last / 2)
 			return again()
