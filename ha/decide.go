@@ -21,6 +21,8 @@ type Survival struct {
 	Epoch   int32 // of its log's end
 	// Doubt: this broker was handing its role over, and does not know what became of it.
 	Doubt bool
+	// New: its disk was, while others of the group had something. Its role may have been handed over before.
+	New bool
 }
 
 // Replica is another broker of the group, as far as it could be asked.
@@ -71,7 +73,7 @@ func Decide(own Survival, others []Replica, waited, limit time.Duration, forced 
 		case !r.Answered:
 			silent++
 			behind = append(behind, r.Name)
-		case own.Doubt && r.Master && !forced:
+		case (own.Doubt || own.New && r.Epoch > 0) && r.Master && !forced:
 			return Decision{Action: Yield, From: i, Why: fmt.Sprintf("%s has taken the role over", r.Name)}
 		case r.Leads && !forced:
 			return Decision{Action: Wait, Why: fmt.Sprintf("%s is the master now", r.Name)}

@@ -22,6 +22,10 @@ func TestDecide(t *testing.T) {
 	forked.Forked, forked.Epoch = 40, 2
 	leading := has(50)
 	leading.Leads = true
+	master := has(50)
+	master.Master, master.Epoch = true, 2
+	newMaster := has(0)
+	newMaster.Master = true
 	young := has(900)
 	young.Low = 500
 	for _, c := range []struct {
@@ -51,6 +55,9 @@ func TestDecide(t *testing.T) {
 		{"parted, and this is later", Survival{End: 50, Epoch: 3}, []Replica{forked}, 0, false, Decision{Action: Open}},
 		{"parted, and nobody knows", Survival{End: 50, Epoch: 2}, []Replica{forked}, limit, false, Decision{Action: Wait}},
 		{"parted, and an operator knows", Survival{End: 50, Epoch: 2}, []Replica{forked}, 0, true, Decision{Action: Open}},
+		{"a new disk, and another has taken the role over", Survival{New: true, Suspect: true}, []Replica{master}, 0, false, Decision{Action: Yield}},
+		{"a new disk, and another that is as new", Survival{New: true, Suspect: true}, []Replica{newMaster}, 0, false, Decision{Action: Open}},
+		{"an old disk, and another master that is not open", Survival{End: 50}, []Replica{master}, 0, false, Decision{Action: Open}},
 		{"the other has lost its beginning", Survival{End: 50}, []Replica{young}, limit, false, Decision{Action: Wait}},
 		{"the other has lost its beginning, and here is nothing", Survival{}, []Replica{young}, 0, false, Decision{Action: Fetch}},
 	} {

@@ -223,7 +223,7 @@ func (g *Group) lead(ctx context.Context, settled func()) error {
 	exposed, err := leader.Prepare(ctx)
 	var yielded *Yielded
 	if errors.As(err, &yielded) {
-		return g.yield(yielded.To)
+		return g.yield(yielded)
 	}
 	if err != nil {
 		settled()
@@ -296,6 +296,10 @@ func (g *Group) follow(ctx context.Context, settled func()) error {
 	settled()
 	var loops errgroup.Group
 	loops.Go(func() error { return follower.Run(ctx) })
+	loops.Go(func() error {
+		g.takeBack(ctx)
+		return nil
+	})
 	loops.Go(func() error {
 		g.opts.Metadata.Follow(ctx, follower.MasterAddr)
 		return nil

@@ -103,7 +103,11 @@ func (g *Group) call(ctx context.Context, addr string, code protocol.RequestCode
 
 // become changes the role, durably.
 func (g *Group) become(role config.Role, id int64, master string) error {
-	if err := g.opts.Memory.SetRole(Switch{Configured: g.configured, Role: role.String(), ID: id}); err != nil {
+	to := Switch{Configured: g.configured, Role: role.String(), ID: id}
+	if was, wasID := g.now(); role == config.Slave && was != config.Slave {
+		to.Gave = &Gave{To: master, Role: was.String(), ID: wasID}
+	}
+	if err := g.opts.Memory.SetRole(to); err != nil {
 		return err
 	}
 	g.mu.Lock()
@@ -191,12 +195,58 @@ func (g *Group) stillOffered(ctx context.Context, master string) error {
 }
 
 // yield makes this broker, which did not know what had become of its role, the slave of the one that has it.
-func (g *Group) yield(to string) error {
-	id := int64(1)
+func (g *Group) yield(y *Yielded) error {
+	id := y.ID
 	if h := g.opts.Memory.Handing(); h != nil {
 		id = h.ID
 	}
-	return g.become(config.Slave, id, to)
+	return g.become(config.Slave, id, y.To)
+}
+
+const takeBackLook = 5 * time.Second
+
+// takeBack makes this slave the master again that it was, should the broker to which it gave the role have lost its disk, and
+// the memory of having the role with it.
+func (g *Group) takeBack(ctx context.Context) {
+	now, ok := g.opts.Memory.Role(g.configured)
+	if !ok || now.Gave == nil {
+		return
+	}
+	var role config.Role
+	if err := role.UnmarshalText([]byte(now.Gave.Role)); err != nil {
+		g.log.Error("a role that was given away is not known", "role", now.Gave.Role, "err", err)
+		return
+	}
+	for {
+		select {
+		case <-time.After(takeBackLook):
+		case <-ctx.Done():
+			return
+		}
+		if g.roleIsForgotten(ctx, now.Gave.To) {
+			break
+		}
+	}
+	g.log.Error("the master that this broker gave its role to has lost its disk: the role is taken back", "addr", now.Gave.To)
+	err := g.opts.Memory.Expose() // that broker may have been alone
+	if err == nil {
+		err = g.become(role, now.Gave.ID, "")
+	}
+	if err != nil {
+		g.log.Error("the role is not taken back", "err", err)
+	}
+}
+
+// roleIsForgotten says whether a broker that had been given the role knows nothing of it any more, and no other has it: all
+// that were ever seen have to say so.
+func (g *Group) roleIsForgotten(ctx context.Context, to string) (forgotten bool) {
+	for _, p := range g.peers.All(ctx) {
+		if p.Err != nil || p.Status.Role != slaveRole {
+			return false
+		}
+		forgotten = forgotten || p.Addr == to && !p.Java && p.Status.End == 0 && len(p.Status.Epochs) == 0
+	}
+	return forgotten
 }
 
 // opens waits until this broker is an open master.

@@ -104,8 +104,13 @@ func (l *Leader) Prepare(ctx context.Context) (exposed bool, err error) {
 		peers = l.opts.Peers.All(ctx)
 		own.Low, own.End, own.Epoch = l.opts.Store.Low(), l.opts.Store.Written(), l.opts.Memory.Epoch()
 		others := replicas(peers, forks, alive)
-		if wasEmpty && anyHas(others) { // the disk is a new one: what was on the old one may have been more than the others have
-			own.Suspect = true
+		if wasEmpty && anyHas(others) && !l.opts.Memory.New() {
+			if err := l.opts.Memory.Begins(); err != nil {
+				return false, err
+			}
+		}
+		if l.opts.Memory.New() { // what was on the old disk may have been more than the others have
+			own.Suspect, own.Exposed, own.New = true, true, true
 		}
 		l.mu.Lock()
 		forced := l.forced
@@ -131,7 +136,7 @@ func (l *Leader) Prepare(ctx context.Context) (exposed bool, err error) {
 			_, err = l.opts.Store.Truncate(others[d.From].Forked)
 			delete(forks, peers[d.From].Addr)
 		case Yield:
-			return false, &Yielded{peers[d.From].Addr}
+			return false, &Yielded{To: peers[d.From].Addr, ID: freeID(peers)}
 		case Wait:
 			err = errors.New(d.Why)
 		}
@@ -174,7 +179,18 @@ func (l *Leader) spoiled(own Survival, peers []Peer, below offset.Physical) (off
 }
 
 // Yielded is Prepare's error when another broker has taken the role over.
-type Yielded struct{ To string }
+type Yielded struct {
+	To string
+	ID int64 // of a slave, which no other broker has that answered
+}
+
+func freeID(peers []Peer) int64 {
+	for id := int64(1); ; id++ {
+		if !slices.ContainsFunc(peers, func(p Peer) bool { return p.Err == nil && p.Status.BrokerID == id }) {
+			return id
+		}
+	}
+}
 
 func (y *Yielded) Error() string { return y.To + " has taken the role over" }
 

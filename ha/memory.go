@@ -23,13 +23,14 @@ type Epoch struct {
 
 // record is what a broker remembers for replication.
 type record struct {
-	Boot    string   `json:"boot"`    // the kernel's boot id while it ran last
-	Suspect bool     `json:"suspect"` // a power cut was noticed, and what it took was not yet made good
-	Exposed bool     `json:"exposed"` // see Survival
-	Follows bool     `json:"follows"` // it has followed a master since it was one, and may lack what that has given out
-	Opened  int64    `json:"opened"`  // ms; when it became an open master last
-	Epochs  []Epoch  `json:"epochs"`  // in order
-	Peers   []string `json:"peers"`   // addresses of brokers of the group, ever seen
+	Boot    string   `json:"boot"`          // the kernel's boot id while it ran last
+	Suspect bool     `json:"suspect"`       // a power cut was noticed, and what it took was not yet made good
+	Exposed bool     `json:"exposed"`       // see Survival
+	Follows bool     `json:"follows"`       // it has followed a master since it was one, and may lack what that has given out
+	New     bool     `json:"new,omitempty"` // see Survival; until it is an open master, or has another role
+	Opened  int64    `json:"opened"`        // ms; when it became an open master last
+	Epochs  []Epoch  `json:"epochs"`        // in order
+	Peers   []string `json:"peers"`         // addresses of brokers of the group, ever seen
 	Role    *Switch  `json:"role,omitempty"`
 	Handing *Handing `json:"handing,omitempty"`
 }
@@ -40,6 +41,14 @@ type Switch struct {
 	Configured string `json:"configured"` // role and id in the file, when it was switched
 	Role       string `json:"role"`
 	ID         int64  `json:"id"`
+	Gave       *Gave  `json:"gave,omitempty"` // the role that this broker had before, if that was a master's
+}
+
+// Gave is a master's role that this broker has given away: who has it, and what it was.
+type Gave struct {
+	To   string `json:"to"`
+	Role string `json:"role"`
+	ID   int64  `json:"id"`
 }
 
 // Handing is a role that is being handed over: the slave that is to be the master, and the id that this broker then has. Until
@@ -121,7 +130,7 @@ func (m *Memory) Awake(boot string, clean, synced bool, lost func() bool) (suspe
 // beginning are forgotten.
 func (m *Memory) Opened(low, end offset.Physical, exposed bool) error {
 	return m.change(func(r *record) {
-		r.Suspect, r.Exposed, r.Follows, r.Handing = false, exposed, false, nil
+		r.Suspect, r.Exposed, r.Follows, r.New, r.Handing = false, exposed, false, false, nil
 		r.Opened = time.Now().UnixMilli()
 		r.Epochs = append(r.Epochs, Epoch{lastEpoch(r.Epochs) + 1, end})
 		for len(r.Epochs) > 1 && (r.Epochs[1].Start <= low || r.Epochs[1].Start == r.Epochs[0].Start) {
@@ -129,6 +138,15 @@ func (m *Memory) Opened(low, end offset.Physical, exposed bool) error {
 		}
 	})
 }
+
+// Begins notes that a master began with an empty disk, while others of its group had something. It can't know what it had
+// given out before, nor to whom it may have given its role.
+func (m *Memory) Begins() error {
+	return m.change(func(r *record) { r.Follows, r.New, r.Exposed = true, true, true })
+}
+
+// New says whether it did, and was no open master since.
+func (m *Memory) New() bool { return m.get().New }
 
 // Follow notes that this broker follows a master. As long as it is not given the role, it can't know all that the master has
 // given out.
@@ -236,7 +254,7 @@ func (m *Memory) Role(configured string) (Switch, bool) {
 
 // SetRole remembers a switch.
 func (m *Memory) SetRole(s Switch) error {
-	return m.change(func(r *record) { r.Role, r.Handing = &s, nil })
+	return m.change(func(r *record) { r.Role, r.Handing, r.New = &s, nil, false })
 }
 
 // HandOver notes that the role is about to be given away; SetRole and Opened end that.

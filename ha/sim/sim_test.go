@@ -100,6 +100,11 @@ var failedSeeds = []struct {
 	{563, false, "a slave that got gaps of several queues at once wrote blanks over what stood before them"},
 	{1069, false, "what had been filled in was in no queue after a power cut"},
 	{1897, false, "the same"},
+	{3160, false, "a master with a new disk did not know that it had handed its role over"},
+	{2575, false, "the same, and both opened at once"},
+	{1895, false, "no master, when the one that was made it by a switch had lost its disk"},
+	{2716, false, "the same"},
+	{3508, false, "the same"},
 	{955, false, "(the schedule itself: the disk of a master that had just lost its tail was taken)"},
 }
 
