@@ -48,7 +48,9 @@ func putHead(b []byte, at offset.Physical, size int) {
 type frames struct {
 	r   io.Reader
 	own bool
-	buf []byte
+	// room is where bodies are to be read to; nil: to buf
+	room func(size int) []byte
+	buf  []byte
 }
 
 // next reads a frame.
@@ -70,6 +72,11 @@ func (f *frames) next() (frame, error) {
 func (f *frames) read(at offset.Physical, size uint32) ([]byte, error) {
 	if at < 0 || size > maxFrame {
 		return nil, fmt.Errorf("%w: position %d, size %d", errFrame, at, size)
+	}
+	if f.room != nil {
+		b := f.room(int(size))
+		_, err := io.ReadFull(f.r, b)
+		return b, err
 	}
 	if uint32(cap(f.buf)) < size {
 		f.buf = make([]byte, size)

@@ -197,7 +197,7 @@ func (in *intake) run(ctx context.Context, until offset.Physical) error {
 	have := make(chan offset.Physical, 1)
 	ended := make(chan error, 1)
 	var reading sync.WaitGroup
-	reading.Go(func() { ended <- in.read(have) })
+	reading.Go(func() { ended <- in.read(have, until) })
 	tick := time.NewTicker(in.heartbeat)
 	defer tick.Stop()
 	at, err := in.reported, error(nil)
@@ -221,8 +221,13 @@ func (in *intake) run(ctx context.Context, until offset.Physical) error {
 	return err
 }
 
-// read takes frames, and says after each what is here. It does not wait for that to be reported: what comes next replaces it.
-func (in *intake) read(have chan offset.Physical) error {
+// reportEvery is how often a reader reports that has much still to come.
+const reportEvery = 1 << 20
+
+// read takes frames, and says after each what is here, while much is still to come only from time to time. It does not wait
+// for that to be reported: what comes next replaces it.
+func (in *intake) read(have chan offset.Physical, until offset.Physical) error {
+	told := in.next
 	for {
 		if err := in.conn.SetReadDeadline(time.Now().Add(in.silence)); err != nil {
 			return err
@@ -245,11 +250,16 @@ func (in *intake) read(have chan offset.Physical) error {
 		if f.end >= 0 && in.puller.end != nil {
 			in.puller.end(f.end)
 		}
+		at := in.safe()
+		if until < 0 && f.end-at > reportEvery && at-told < reportEvery {
+			continue
+		}
+		told = at
 		select {
 		case <-have:
 		default:
 		}
-		have <- in.safe() // there is room: nobody else puts anything in
+		have <- at // there is room: nobody else puts anything in
 	}
 }
 
@@ -267,6 +277,7 @@ func (in *intake) take(b []byte) error {
 	}
 	if in.stream == nil {
 		in.stream = in.store.Stream(in.frames.own)
+		in.frames.room = in.stream.Room
 	}
 	in.next += offset.Physical(len(b))
 	return in.stream.Write(b)

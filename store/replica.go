@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -71,7 +72,7 @@ func (s *Store) FirstRecord(pos offset.Physical) (offset.Physical, error) {
 // appendRecords appends what another broker's log has at pos, which must be this log's end: whole records, which the caller
 // has examined, those of one segment; with blank, the segment's rest is then not used. It is written, not flushed. Errors are
 // those of Append, and ErrOrder.
-func (s *Store) appendRecords(pos offset.Physical, b []byte, records int64, blank bool) error {
+func (s *Store) appendRecords(pos offset.Physical, b []byte, records []message.Record, blank bool) error {
 	if blank {
 		return s.appendReplica(pos, b, records, recordsThenBlank)
 	}
@@ -81,7 +82,7 @@ func (s *Store) appendRecords(pos offset.Physical, b []byte, records int64, blan
 // appendDamaged appends bytes that are no records in another broker's log either, so that what comes behind them can follow.
 func (s *Store) appendDamaged(pos offset.Physical, b []byte) error {
 	s.logger.Error("damaged part of another broker's log taken over", "phy", int64(pos), "end", int64(pos)+int64(len(b)))
-	return s.appendReplica(pos, b, 0, damagedBytes)
+	return s.appendReplica(pos, b, nil, damagedBytes)
 }
 
 // replicaKind is what bytes of another broker's log are.
@@ -93,7 +94,7 @@ const (
 	damagedBytes                 // no records there either
 )
 
-func (s *Store) appendReplica(pos offset.Physical, b []byte, records int64, kind replicaKind) error {
+func (s *Store) appendReplica(pos offset.Physical, b []byte, records []message.Record, kind replicaKind) error {
 	if full := s.tooFull.Load(); full != nil {
 		return fmt.Errorf("append at %d: %w", pos, *full)
 	}
@@ -111,7 +112,7 @@ func (s *Store) appendReplica(pos offset.Physical, b []byte, records int64, kind
 	}
 }
 
-func (s *Store) tryReplica(pos offset.Physical, b []byte, records int64, kind replicaKind) (
+func (s *Store) tryReplica(pos offset.Physical, b []byte, records []message.Record, kind replicaKind) (
 	wait offset.Physical, err error,
 ) {
 	s.put.mu.Lock()
@@ -127,7 +128,7 @@ func (s *Store) tryReplica(pos offset.Physical, b []byte, records int64, kind re
 	return wait, err
 }
 
-func (s *Store) replicaLocked(pos offset.Physical, b []byte, records int64, kind replicaKind) (
+func (s *Store) replicaLocked(pos offset.Physical, b []byte, records []message.Record, kind replicaKind) (
 	wait offset.Physical, err error,
 ) {
 	if err := s.appendable(); err != nil {
@@ -137,7 +138,7 @@ func (s *Store) replicaLocked(pos offset.Physical, b []byte, records int64, kind
 	if end != pos {
 		return 0, fmt.Errorf("%w: the log ends at %d", ErrOrder, end)
 	}
-	if wait := s.tooMuchUnflushed(end, int64(len(b)), records); wait > 0 {
+	if wait := s.tooMuchUnflushed(end, int64(len(b)), int64(len(records))); wait > 0 {
 		return wait, nil
 	}
 	seg, err := s.log.ensure(pos)
@@ -147,10 +148,8 @@ func (s *Store) replicaLocked(pos offset.Physical, b []byte, records int64, kind
 	if err := s.writeAt(seg, b, pos); err != nil {
 		return 0, err
 	}
-	if records > 0 {
-		if err := s.number(b); err != nil {
-			return 0, err
-		}
+	if err := s.number(records); err != nil {
+		return 0, err
 	}
 	end = pos + offset.Physical(len(b))
 	if kind == recordsThenBlank && end < seg.end {
@@ -159,40 +158,41 @@ func (s *Store) replicaLocked(pos offset.Physical, b []byte, records int64, kind
 		}
 		end = seg.end
 	}
-	s.appended(seg, end, records)
+	s.appended(seg, end, int64(len(records)))
 	return 0, nil
 }
 
 // number gives the queues of another broker's records the ends that these say. Places of theirs that are kept free here are
-// so no more: the other broker has used them. The put lock is held.
-func (s *Store) number(records []byte) error {
-	gaps, p := s.gaps.get(), &s.put
+// so no more: the other broker has used them. Dispatch gets the records, whose topics are their queues' then. The put lock
+// is held.
+func (s *Store) number(records []message.Record) error {
+	gaps := s.gaps.get()
 	before := len(gaps.Queues)
 	refilled := false
-	p.records = p.records[:0]
-	for at := 0; at < len(records); {
-		r, err := message.Parse(records[at:])
-		if err != nil {
-			return err
+	var q *queue // the last one, which is often the next one, too
+	note := func(t target) {
+		if q == nil || q.id != t.id || !bytes.Equal(q.name, t.topic) {
+			q = s.queues.ensureNamed(t.topic, t.id)
 		}
-		p.lastTime = max(p.lastTime, r.StoreTimestamp)
-		eachTarget(&r, func(t target) {
-			q := s.queues.ensureNamed(t.topic, t.id)
-			q.next = max(q.next, offset.Queue(t.index+1))
-			if before > 0 {
-				gaps.Queues = filled(gaps.Queues, t, &refilled)
-			}
-		})
-		if q := s.queues.find(r.Topic, r.QueueID); q != nil {
+		q.next = max(q.next, offset.Queue(t.index+1))
+		if before > 0 {
+			gaps.Queues = filled(gaps.Queues, t, &refilled)
+		}
+	}
+	for i := range records {
+		r := &records[i]
+		s.put.lastTime = max(s.put.lastTime, r.StoreTimestamp)
+		eachTarget(r, note)
+		if q == nil || !bytes.Equal(q.name, r.Topic) {
+			q = s.queues.find(r.Topic, r.QueueID)
+		}
+		if q != nil {
 			r.Topic = q.name
 		} else {
 			r.Topic = bytes.Clone(r.Topic)
 		}
-		p.records = append(p.records, r)
-		at += int(r.Size)
 	}
-	s.fresh.add(p.records)
-	p.release()
+	s.fresh.add(records)
 	if refilled {
 		return s.gaps.save(gaps)
 	}
@@ -203,29 +203,54 @@ func (s *Store) number(records []byte) error {
 // segment as so many bytes. It takes whole records. It belongs to one goroutine.
 type Stream struct {
 	size offset.Physical // of a segment
-	take func(pos offset.Physical, b []byte, records int64, blank bool) error
+	take func(pos offset.Physical, b []byte, records []message.Record, blank bool) error
 	// damage takes what is no record; nil: the stream may have been damaged on its way, and it is refused.
 	damage func(pos offset.Physical, b []byte) error
 	next   offset.Physical // of the stream
 	skip   int64           // bytes of a segment's unused rest that are still to come
 	held   []byte          // the beginning of a record, up to next
+
+	records  []message.Record // of a step; their bytes are in held
+	flushing atomic.Bool      // a flush was asked for that is not over
 }
 
 // Stream appends, from the log's end on. sound says that the bytes are known to be those of the other broker's log: what is
 // no record is damaged there, and is taken over as it is, for the sake of what stands behind it.
 func (s *Store) Stream(sound bool) *Stream {
-	t := &Stream{size: offset.Physical(s.log.size), take: s.appendRecords, next: s.Written()}
+	t := &Stream{size: offset.Physical(s.log.size), next: s.Written()}
+	t.take = func(pos offset.Physical, b []byte, records []message.Record, blank bool) error {
+		if err := s.appendRecords(pos, b, records, blank); err != nil {
+			return err
+		}
+		t.flushAhead(s)
+		return nil
+	}
 	if sound {
 		t.damage = s.appendDamaged
 	}
 	return t
 }
 
+// flushAhead has the log flushed when a part of what may be unflushed is: the disk is at work then while more comes, and
+// nothing has to wait for a flush unless the disk is the slower one.
+func (t *Stream) flushAhead(s *Store) {
+	const part = 4
+	bytes, messages := s.opts.MaxUnflushedBytes, s.opts.MaxUnflushedMessages
+	much := bytes > 0 && s.unflushed() > bytes/part ||
+		messages > 0 && s.log.messages.Load()-s.log.flushedMessages.Load() > messages/part
+	if much && t.flushing.CompareAndSwap(false, true) {
+		s.WhenFlushed(s.log.written.load(), func(error) { t.flushing.Store(false) })
+	}
+}
+
 // RefillStream refills the gap that begins at a position.
 func (s *Store) RefillStream(at offset.Physical) *Stream {
-	return &Stream{size: offset.Physical(s.log.size), next: at, take: func(pos offset.Physical, b []byte, _ int64, blank bool) error {
-		return s.Refill(pos, b, blank)
-	}}
+	return &Stream{
+		size: offset.Physical(s.log.size), next: at,
+		take: func(pos offset.Physical, b []byte, _ []message.Record, blank bool) error {
+			return s.Refill(pos, b, blank)
+		},
+	}
 }
 
 // Next is the position of the bytes that are to come.
@@ -233,6 +258,13 @@ func (t *Stream) Next() offset.Physical { return t.next }
 
 // Safe is up to where the stream has been taken: never more than has come.
 func (t *Stream) Safe() offset.Physical { return t.next - offset.Physical(len(t.held)) }
+
+// Room is where the next n bytes can be put, to be given to Write from there: that spares a copy. It lives until the next
+// call of Write.
+func (t *Stream) Room(n int) []byte {
+	t.held = slices.Grow(t.held, n)
+	return t.held[len(t.held) : len(t.held)+n]
+}
 
 // Write takes the next bytes, those at Next. An error that is message.ErrCorrupt says that they are no records of this
 // place: nothing from there on was taken.
@@ -242,7 +274,11 @@ func (t *Stream) Write(b []byte) error {
 		t.next += offset.Physical(n)
 		b = b[n:]
 	}
-	t.held = append(t.held, b...)
+	if n := len(t.held); len(b) > 0 && len(b) <= cap(t.held)-n && &b[0] == &t.held[:n+1][n] {
+		t.held = t.held[:n+len(b)] // they are in their place, see Room
+	} else {
+		t.held = append(t.held, b...)
+	}
 	t.next += offset.Physical(len(b))
 	for len(t.held) > 0 {
 		more, err := t.step()
@@ -257,7 +293,8 @@ func (t *Stream) Write(b []byte) error {
 func (t *Stream) step() (more bool, err error) {
 	start := t.Safe()
 	seg := Span{start - start%t.size, start - start%t.size + t.size}
-	n, records, blank := 0, int64(0), false
+	n, blank := 0, false
+	t.records = t.records[:0]
 	var bad error
 	for n < len(t.held) && !blank && bad == nil {
 		pos := start + offset.Physical(n)
@@ -268,7 +305,7 @@ func (t *Stream) step() (more bool, err error) {
 		switch f.kind {
 		case isRecord:
 			n += int(f.size)
-			records++
+			t.records = append(t.records, f.record)
 		case isBlank:
 			blank = true
 		default:
@@ -284,7 +321,7 @@ func (t *Stream) step() (more bool, err error) {
 		}
 		return false, bad
 	}
-	if err := t.take(start, t.held[:n], records, blank); err != nil {
+	if err := t.take(start, t.held[:n], t.records, blank); err != nil {
 		return false, err
 	}
 	rest := t.held[n:]

@@ -33,6 +33,9 @@ func copyLog(tb testing.TB, from, to *Store, seed uint64) error {
 	stream := to.Stream(false)
 	for stream.Next() < from.Written() {
 		b := make([]byte, 1+random.IntN(1500))
+		if random.IntN(2) == 0 {
+			b = stream.Room(len(b))
+		}
 		n, err := from.ReadLog(stream.Next(), b)
 		require.NoError(tb, err)
 		if err := stream.Write(b[:n]); err != nil {
@@ -76,6 +79,23 @@ func TestStreamCopiesALog(t *testing.T) {
 		require.NoError(t, copyLog(t, master, again, seed+1))
 		level(t, again)
 		requireSameLogs(t, master, again)
+	}
+}
+
+// TestStreamIsFlushedWhileMoreComes: nothing waits for the disk before the bound is met, and the disk does not wait either.
+func TestStreamIsFlushedWhileMoreComes(t *testing.T) {
+	master := mustOpen(t, small(vfstest.New()))
+	fillLog(t, master, 60)
+	for _, bound := range []func(*Options){
+		func(o *Options) { o.MaxUnflushedBytes = int64(master.Written()) },
+		func(o *Options) { o.MaxUnflushedMessages = 60 },
+	} {
+		o := small(vfstest.New())
+		o.FlushInterval, o.FlushThorough, o.CheckpointInterval = time.Hour, time.Hour, time.Hour
+		bound(&o)
+		slave := running(t, mustOpen(t, o))
+		require.NoError(t, copyLog(t, master, slave, 1))
+		require.Eventually(t, func() bool { return slave.log.flushed.load() > 0 }, 10*time.Second, time.Millisecond)
 	}
 }
 
@@ -135,7 +155,7 @@ func TestStreamTakesNothingThatIsNoRecord(t *testing.T) {
 		require.True(t, end == 0 || at == 0)
 	}
 	slave := mustOpen(t, small(vfstest.New()))
-	require.ErrorIs(t, slave.appendRecords(100, nil, 0, true), ErrOrder)
+	require.ErrorIs(t, slave.appendRecords(100, nil, nil, true), ErrOrder)
 }
 
 func TestComparisonFindsTheRecordThatDiffers(t *testing.T) {
