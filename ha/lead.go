@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ratchetmq/ratchet/internal/offset"
+	"github.com/ratchetmq/ratchet/message"
 	"github.com/ratchetmq/ratchet/store"
 )
 
@@ -378,7 +379,13 @@ func (l *Leader) Shares(ctx context.Context, who Reader) error {
 		if peers[i].Err != nil || peers[i].Status.Role != slaveRole {
 			continue
 		}
-		if err := l.heal(ctx, &peers[i]); err != nil {
+		err := l.heal(ctx, &peers[i])
+		if errors.Is(err, ErrDiverged) || errors.Is(err, message.ErrCorrupt) {
+			// It has nothing for the gap, and may not be the one that asks: that one is judged below, or by itself.
+			l.log.Error("a gap is not filled from a broker whose log is another", "addr", peers[i].Addr, "err", err)
+			continue
+		}
+		if err != nil {
 			return fmt.Errorf("heal from %s: %w", peers[i].Addr, err)
 		}
 	}
