@@ -15,8 +15,11 @@ const (
 
 // HashCode is Java's String.hashCode of the text: 31-based over UTF-16 code units, wrapping at 32 bits. Bytes that are
 // not UTF-8 count as U+FFFD, as in Java after decoding.
-func HashCode(s []byte) int32 {
-	var h int32
+func HashCode(s []byte) int32 { return HashOn(0, s) }
+
+// HashOn is the hash code of a text whose first part has the hash code h and whose rest is s. The first part ends where a
+// character does.
+func HashOn(h int32, s []byte) int32 {
 	for i := 0; i < len(s); {
 		if i+8 <= len(s) && binary.LittleEndian.Uint64(s[i:])&0x8080808080808080 == 0 {
 			// Eight characters of ASCII at once: their products don't wait for each other.

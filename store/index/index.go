@@ -66,8 +66,8 @@ type Index struct {
 	put struct {
 		sync.Mutex
 		hashes  []uint32 // scratch: one record's hashes
-		text    []byte
-		backoff backoff // of making files
+		prefix  prefix   // of the last record's
+		backoff backoff  // of making files
 	}
 	syncing sync.Mutex // held for a Flush; a sync may take seconds, and Put does not wait for it
 	flush   struct {
@@ -85,8 +85,8 @@ type Index struct {
 	head       header // the active file's header with all that was Put; guarded by mu
 	frozenHead header // head when frozen was taken
 	// frozen is being written, fresh grows; together they are the entries from active.disk.next to head.next-1.
-	frozen, fresh []entry // guarded by mu
-	end           offset.Physical
+	frozen, fresh []entry         // guarded by mu
+	end           offset.Physical // changes under put and mu
 	resume        offset.Physical // the record whose keys may be there in part, -1 = none; guarded by mu
 	syncedTime    int64           // guarded by mu
 	closed        bool            // guarded by mu
@@ -175,12 +175,12 @@ func (x *Index) Skipped() int {
 func (x *Index) Put(r *message.Record) error {
 	x.put.Lock()
 	defer x.put.Unlock()
-	if r.PhysicalOffset < x.End() {
+	if r.PhysicalOffset < x.end { // which changes under put alone
 		return nil // after a crash that is most of the log: spare the hashes
 	}
 	x.put.hashes = x.put.hashes[:0]
 	if r.SysFlag&message.FlagTransactionMask != message.FlagRollback {
-		x.put.hashes, x.put.text = appendHashes(x.put.hashes, x.put.text, r, !x.opts.WithoutTags)
+		x.put.hashes = x.put.prefix.appendHashes(x.put.hashes, r, !x.opts.WithoutTags)
 	}
 	hashes := x.put.hashes
 

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"math"
+	"math/rand/v2"
 	"net/netip"
 	"os"
 	"path"
@@ -208,9 +209,37 @@ func TestRollbackIsNotIndexed(t *testing.T) {
 func TestHashOfMinimumIsZero(t *testing.T) {
 	text := []byte("polygenelubricants") // famous for its hash code, the smallest int
 	require.Equal(t, int32(math.MinInt32), message.HashCode(text))
-	require.Zero(t, hashOf(text))
-	require.Equal(t, uint32(2112), hashOf([]byte("Aa")))
-	require.Equal(t, uint32(2112), hashOf([]byte("BB")))
+	require.Zero(t, hashOf(0, text))
+	require.Equal(t, uint32(2112), hashOf(0, []byte("Aa")))
+	require.Equal(t, uint32(2112), hashOf(0, []byte("BB")))
+}
+
+// TestPrefixHashesTheWholeText: what RocketMQ hashes is "topic#key" and "topic#T#tags".
+func TestPrefixHashesTheWholeText(t *testing.T) {
+	var p prefix
+	for _, topic := range []string{"T", "Topic", "%RETRY%g", "ä", "T"} {
+		r := record(0, topic, "unique-ü", "k1 k2", "tag")
+		var want []uint32
+		for _, text := range []string{"#unique-ü", "#k1", "#k2", "#T#tag"} {
+			want = append(want, hashOf(0, []byte(topic+text)))
+		}
+		require.Equal(t, want, p.appendHashes(nil, r, true))
+	}
+}
+
+func TestLongListsAreSortedBySlot(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 1))
+	for _, n := range []int{0, 10, 3000, 100_000} {
+		for _, slots := range []uint32{1, 2, 2048, 2049, DefaultSlots, math.MaxInt32} {
+			var w writer
+			for i := range n {
+				w.order = append(w.order, uint64(random.Uint32N(slots))<<32|uint64(i))
+			}
+			want := slices.Sorted(slices.Values(w.order))
+			w.sort(slots)
+			require.Equal(t, want, slices.Clip(w.order))
+		}
+	}
 }
 
 func TestFilesRoll(t *testing.T) {
@@ -540,7 +569,7 @@ func TestHeaderGolden(t *testing.T) {
 	require.NoError(t, x.Close())
 	b, err := disk.ReadFile(disk.Files()[0])
 	require.NoError(t, err)
-	hash := hashOf([]byte("T#Aa"))
+	hash := hashOf(0, []byte("T#Aa"))
 	require.Equal(t, uint32((('T'*31+'#')*31+'A')*31+'a'), hash)
 	l := layout{50, 200}
 	stamp := uint64(start.UnixMilli() + 250)

@@ -19,21 +19,30 @@ const (
 // tagMark stands between topic and tags in the text whose hash is indexed for TAGS.
 const tagMark = "T#"
 
-// hashOf is the hash that is stored for a key: Java's |String.hashCode|, where |MIN_INT| is 0.
-func hashOf(text []byte) uint32 {
-	h := message.HashCode(text)
+// prefix has the hash codes of what stands before the keys of one topic: "topic#", and "topic#T#" before TAGS.
+type prefix struct {
+	topic       []byte
+	plain, tags int32
+}
+
+// set makes it that of a topic. Records of one topic often follow each other.
+func (p *prefix) set(topic []byte) {
+	if bytes.Equal(p.topic, topic) {
+		return
+	}
+	p.topic = append(p.topic[:0], topic...)
+	p.plain = message.HashOn(message.HashCode(topic), []byte{'#'})
+	p.tags = message.HashOn(p.plain, []byte(tagMark))
+}
+
+// hashOf is the hash that is stored for a key behind a prefix: Java's |String.hashCode| of the whole text, where |MIN_INT|
+// is 0.
+func hashOf(prefix int32, key []byte) uint32 {
+	h := message.HashOn(prefix, key)
 	if h < 0 {
 		h = -h
 	}
 	return uint32(max(h, 0))
-}
-
-// appendText adds the text that is hashed for one key of a topic.
-func appendText(dst []byte, topic []byte, mark string, key []byte) []byte {
-	dst = append(dst, topic...)
-	dst = append(dst, '#')
-	dst = append(dst, mark...)
-	return append(dst, key...)
 }
 
 // keys are the properties of a record that are indexed, parts of its bytes.
@@ -54,27 +63,24 @@ func keysOf(props []byte) (k keys) {
 	return k
 }
 
-// appendHashes adds a record's hashes in the order of RocketMQ 5.4: unique key, each of KEYS, tags. text is scratch
-// space and is returned for the next call.
-func appendHashes(dst []uint32, text []byte, r *message.Record, tags bool) (hashes []uint32, scratch []byte) {
+// appendHashes adds a record's hashes in the order of RocketMQ 5.4: unique key, each of KEYS, tags.
+func (p *prefix) appendHashes(dst []uint32, r *message.Record, tags bool) []uint32 {
+	p.set(r.Topic)
 	k := keysOf(r.Properties)
 	if len(k.unique) > 0 {
-		text = appendText(text[:0], r.Topic, "", k.unique)
-		dst = append(dst, hashOf(text))
+		dst = append(dst, hashOf(p.plain, k.unique))
 	}
 	for rest := k.user; len(rest) > 0; {
 		var key []byte
 		key, rest, _ = bytes.Cut(rest, []byte{' '})
 		if len(key) > 0 {
-			text = appendText(text[:0], r.Topic, "", key)
-			dst = append(dst, hashOf(text))
+			dst = append(dst, hashOf(p.plain, key))
 		}
 	}
 	if tags && len(k.tags) > 0 {
-		text = appendText(text[:0], r.Topic, tagMark, k.tags)
-		dst = append(dst, hashOf(text))
+		dst = append(dst, hashOf(p.tags, k.tags))
 	}
-	return dst, text
+	return dst
 }
 
 // Matches says whether the record really has the topic and the key that a query asked for: the index only compares

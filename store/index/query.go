@@ -16,11 +16,13 @@ const maxSteps = 1 << 24
 // second, on the record that the log has there, and so can go on until it has as many real ones as it wants. It sees
 // everything that was Put before. An error is one of reading a file.
 func (x *Index) Each(topic, key string, kind Kind, begin, end int64, yield func(offset.Physical) bool) error {
-	mark := ""
+	var p prefix
+	p.set([]byte(topic))
+	before := p.plain
 	if kind == TagKey {
-		mark = tagMark
+		before = p.tags
 	}
-	return x.each(hashOf(appendText(nil, []byte(topic), mark, []byte(key))), begin, end, yield)
+	return x.each(hashOf(before, []byte(key)), begin, end, yield)
 }
 
 // Query returns the first positions that Each finds for AnyKey, at most limit: candidates, not yet matches.

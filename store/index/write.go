@@ -3,6 +3,7 @@ package index
 import (
 	"encoding/binary"
 	"fmt"
+	"math/bits"
 	"slices"
 )
 
@@ -16,6 +17,7 @@ const (
 // writer writes lists of entries to a file. It holds the buffers for that; one use at a time.
 type writer struct {
 	order []uint64 // slot<<32 | place in the list: sorted, all of one slot are together, in the order of Put
+	spare []uint64 // for sorting
 	buf   []byte   // slotRun slots
 }
 
@@ -30,7 +32,7 @@ func (w *writer) write(f *file, base uint32, list []entry, h header) (newSlots i
 	for i := range list {
 		w.order = append(w.order, uint64(f.slotOf(list[i].hash))<<32|uint64(i))
 	}
-	slices.Sort(w.order)
+	w.sort(f.slots)
 
 	newSlots, err = w.link(f, base, list)
 	if err != nil {
@@ -47,6 +49,34 @@ func (w *writer) write(f *file, base uint32, list []entry, h header) (newSlots i
 		return 0, fmt.Errorf("write header: %w", err)
 	}
 	return newSlots, nil
+}
+
+// sort brings order into order, whose places rise already. A long list is distributed by the digits of the slots, the lowest
+// first.
+func (w *writer) sort(slots uint32) {
+	const digit = 11 // bits
+	if len(w.order) < 1<<digit {
+		slices.Sort(w.order)
+		return
+	}
+	w.spare = slices.Grow(w.spare[:0], len(w.order))[:len(w.order)]
+	for shift := 32; shift < 32+bits.Len32(slots-1); shift += digit {
+		var starts [1 << digit]uint32
+		for _, v := range w.order {
+			starts[v>>shift&(1<<digit-1)]++
+		}
+		next := uint32(0)
+		for i, n := range starts {
+			starts[i] = next
+			next += n
+		}
+		for _, v := range w.order {
+			to := &starts[v>>shift&(1<<digit-1)]
+			w.spare[*to] = v
+			*to++
+		}
+		w.order, w.spare = w.spare, w.order
+	}
 }
 
 // eachRun calls fn for every run of slots that the list changes: the first and last slot, and the part of order with
