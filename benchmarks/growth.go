@@ -49,39 +49,58 @@ func producerSeries(ctx context.Context, r *run, name string) ([]fact, error) {
 	return append(all, atLeast("256 producers: share of the best number's throughput", 100*many/best, "%", 80)), nil
 }
 
-// series measures sweeps in turns and says what the last costs more than the first.
-func (r *run) series(t *target, sweeps []*sweep, name func(*sweep) string, what string) ([]fact, error) {
-	costs := make([][]float64, len(sweeps))
+// A point of a series is a sweep and the broker that it loads.
+type point struct {
+	name   string
+	target *target
+	sweep  sweep
+	costs  []float64 // CPU seconds per million messages, by round
+	begun  usage     // when it was warm
+	sent   int64     // since then
+}
+
+func (p *point) once(last time.Duration, counts bool) error {
+	before, err := p.target.usage()
+	if err != nil {
+		return err
+	}
+	o, err := p.sweep.run(p.target.addr, last)
+	if err != nil {
+		return fmt.Errorf("%s: %w", p.name, err)
+	}
+	time.Sleep(settle)
+	after, err := p.target.usage()
+	if !counts { // queues and files came into being
+		p.begun = after
+		return err
+	}
+	p.costs, p.sent = append(p.costs, perMillion(before, after, o.messages)), p.sent+o.messages
+	return err
+}
+
+func perMillion(before, after usage, messages int64) float64 {
+	return (after.cpu - before.cpu).Seconds() / float64(messages) * 1e6
+}
+
+// series has the points take turns and says what the last costs more than the first.
+func (r *run) series(points []*point, what string) ([]fact, error) {
 	for n := -1; n < r.scale.rounds; n++ {
-		for i, l := range sweeps {
-			before, err := t.usage()
-			if err != nil {
+		for _, p := range points {
+			if err := p.once(r.scale.span, n >= 0); err != nil {
 				return nil, err
-			}
-			o, err := l.run(t.addr, r.scale.span)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", name(l), err)
-			}
-			time.Sleep(settle)
-			after, err := t.usage()
-			if err != nil {
-				return nil, err
-			}
-			if n >= 0 { // in round -1 queues and files come into being
-				costs[i] = append(costs[i], (after.cpu-before.cpu).Seconds()/float64(o.messages)*1e6)
 			}
 		}
 	}
 	var all []fact
-	for i, l := range sweeps {
-		all = append(all, atMost(name(l)+": CPU per million", median(costs[i]), "s", 0))
+	for _, p := range points {
+		all = append(all, atMost(p.name+": CPU per million", median(p.costs), "s", 0))
 	}
 	first, last := all[0].Value, all[len(all)-1].Value
 	return append(all, atMost(what, last/first, "×", flat)), nil
 }
 
 // sweepTarget is a broker with enough topics for n queues.
-func (r *run) sweepTarget(ctx context.Context, name string, n int) (*target, func(int) string, error) {
+func (r *run) sweepTarget(ctx context.Context, name string, n int) (*target, []queueName, error) {
 	topic := func(i int) string { return fmt.Sprintf("bench-sweep-%d", i) }
 	t, err := r.stand.startOn(ctx, name, func(store string) error {
 		return writeTopics(store, (n+topicQueues-1)/topicQueues, topicQueues, topic)
@@ -89,40 +108,59 @@ func (r *run) sweepTarget(ctx context.Context, name string, n int) (*target, fun
 	if err != nil {
 		return nil, nil, err
 	}
-	return t, topic, sendOne(t.addr, topic(0))
+	return t, queuesOfTopics(n, topic), sendOne(t.addr, topic(0))
 }
 
+// growQueues has a broker for each number of queues, so that none pays for what another's queues need behind the sends:
+// files that are synced, for one. This is counted apart, over all the time, in which a broker has most of the time
+// nothing else to do.
 func growQueues(ctx context.Context, r *run, name string) ([]fact, error) {
-	most := r.scale.queues[len(r.scale.queues)-1]
-	t, topic, err := r.sweepTarget(ctx, name, most)
+	var points []*point
+	for _, n := range r.scale.queues {
+		t, queues, err := r.sweepTarget(ctx, name, n)
+		if t != nil {
+			defer r.stand.forget(t)
+			defer t.kill()
+		}
+		if err != nil {
+			return nil, err
+		}
+		points = append(points, &point{
+			name: "sends to " + grouped(n) + " queues", target: t, sweep: sweep{conns: 4, burst: 32, queues: queues},
+		})
+	}
+	most := points[len(points)-1]
+	all, err := r.series(points, "cost of a message to "+grouped(len(most.sweep.queues))+" queues by that to one")
 	if err != nil {
 		return nil, err
 	}
-	defer r.stand.forget(t)
-	defer t.kill()
-	var sweeps []*sweep
-	for _, n := range r.scale.queues {
-		sweeps = append(sweeps, &sweep{conns: 4, burst: 32, queues: queuesOfTopics(n, topic)})
+	for _, p := range points {
+		after, err := p.target.usage()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, atMost(p.name+": the same with all between the turns", perMillion(p.begun, after, p.sent), "s", 0))
 	}
-	return r.series(t, sweeps, func(l *sweep) string { return "sends to " + grouped(len(l.queues)) + " queues" },
-		fmt.Sprintf("cost of a message on %s queues by that on one", grouped(most)))
+	return all, nil
 }
 
 func growConnections(ctx context.Context, r *run, name string) ([]fact, error) {
-	const queues = 16
-	t, topic, err := r.sweepTarget(ctx, name, queues)
+	t, queues, err := r.sweepTarget(ctx, name, 16)
+	if t != nil {
+		defer r.stand.forget(t)
+		defer t.kill()
+	}
 	if err != nil {
 		return nil, err
 	}
-	defer r.stand.forget(t)
-	defer t.kill()
-	var sweeps []*sweep
+	var points []*point
 	for _, n := range r.scale.conns {
-		sweeps = append(sweeps, &sweep{conns: n, burst: 32, queues: queuesOfTopics(queues, topic)})
+		points = append(points, &point{
+			name: "sends from " + grouped(n) + " connections, 32 at a time", target: t, sweep: sweep{conns: n, burst: 32, queues: queues},
+		})
 	}
-	most := r.scale.conns[len(r.scale.conns)-1]
-	return r.series(t, sweeps, func(l *sweep) string { return "sends from " + grouped(l.conns) + " connections, 32 at a time" },
-		fmt.Sprintf("cost of a message from %s connections by that from one", grouped(most)))
+	most := points[len(points)-1]
+	return r.series(points, "cost of a message from "+grouped(most.sweep.conns)+" connections by that from one")
 }
 
 // growLog compares a broker whose log grows with one that is new, in turns: what else the machine does meets both.

@@ -81,7 +81,7 @@ func command(ctx context.Context, args []string) error {
 	if err := s.names(ctx); err != nil {
 		return err
 	}
-	r := &run{stand: s, targets: strings.Split(*targets, ","), rounds: *rounds, last: *last, warm: *warm, scale: fullScale(*grow << 30)}
+	r := &run{stand: s, targets: strings.Split(*targets, ","), rounds: *rounds, last: *last, warm: *warm, scale: fullScale(*grow<<30, *rounds)}
 	rep := newReport()
 	var failed []error
 	for i := range all {

@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -106,7 +108,8 @@ func (r *run) afterKill(
 	for _, left := range []string{"", ", checkpoint removed"} {
 		t.kill()
 		if left != "" {
-			if err := os.Remove(filepath.Join(t.store(), "checkpoint")); err != nil {
+			err := os.Remove(filepath.Join(t.store(), "checkpoint"))
+			if err != nil && !errors.Is(err, fs.ErrNotExist) { // it was killed before its first
 				return all, err
 			}
 		}
@@ -132,7 +135,7 @@ func (r *run) afterKill(
 			all,
 			atMost(name+"start to ready", ready.Seconds(), "s", goals.ready),
 			atMost(name+"CPU to ready", used.cpu.Seconds(), "s", goals.cpu),
-			atMost(name+"start to the first pull that is answered", pulled.Seconds(), "s", goals.ready),
+			atMost(name+"start to the first pull that is answered", pulled.Seconds(), "s", 0),
 			atMost(name+"CPU to the first pull that is answered", used2.cpu.Seconds(), "s", goals.cpu),
 		)
 		if err := complete(); err != nil {

@@ -70,7 +70,7 @@ func TestEveryTrial(t *testing.T) {
 	require.NoError(t, err)
 	defer s.close()
 	require.NoError(t, s.names(ctx))
-	r := &run{stand: s, targets: []string{ratchet}, scale: scale{
+	r := &run{stand: s, targets: []string{ratchet, gnetAppends}, scale: scale{
 		killed: []int64{8 << 20}, killedTopics: 20, backlog: 8 << 20, flood: 2_000, queues: []int{1, 40}, conns: []int{1, 10},
 		producers: []int{1, 256}, grown: []int64{1 << 20, 4 << 20}, rounds: 1, span: 100 * time.Millisecond, calm: 100 * time.Millisecond,
 		starts: 1, topics: 50, clients: 50,
@@ -99,8 +99,8 @@ func TestFactsOfSeveralBrokers(t *testing.T) {
 	require.Equal(t, []fact{atMost("binary", 20, "MiB", 30), theirs, atLeast("share", 99, "%", 100)}, all)
 	var text bytes.Buffer
 	printFacts(&text, all)
-	require.Regexp(t, `binary, MiB +20\.00 +– +– +≤ 30  reached`, text.String())
-	require.Regexp(t, `share, % +99\.00 +25\.00 +– +≥ 100  MISSED`, text.String())
+	require.Regexp(t, `binary, MiB +20\.00 +– +– +– +≤ 30  reached`, text.String())
+	require.Regexp(t, `share, % +99\.00 +25\.00 +– +– +≥ 100  MISSED`, text.String())
 }
 
 // TestLedgerFindsWhatIsWrong: the verification is worth something only if it sees each kind of fault.

@@ -51,6 +51,7 @@ type trial struct {
 	name  string
 	title string
 	java  bool // the Java brokers go through it, too
+	bound bool // and the bound that appends
 	run   func(ctx context.Context, r *run, target string) ([]fact, error)
 }
 
@@ -72,11 +73,11 @@ type scale struct {
 	clients      int
 }
 
-func fullScale(grow int64) scale {
+func fullScale(grow int64, rounds int) scale {
 	sc := scale{
 		killed: []int64{2355 << 20, 4 << 30}, killedTopics: 2500, backlog: 2 << 30, flood: 1_000_000,
 		queues: []int{1, 10, 100, 1_000, 10_000}, conns: []int{1, 10, 100, 1_000}, producers: []int{1, 4, 16, 64, 256, 1024},
-		grown: []int64{1 << 20}, rounds: 3, span: time.Second, calm: 10 * time.Second, starts: 9, topics: 5_000, clients: 10_000,
+		grown: []int64{1 << 20}, rounds: rounds, span: time.Second, calm: 10 * time.Second, starts: 9, topics: 5_000, clients: 10_000,
 	}
 	for size := int64(1) << 30; size <= grow; size *= 2 {
 		sc.grown = append(sc.grown, size)
@@ -100,7 +101,7 @@ func trials() []trial {
 		{name: "producers", title: "1 to 1,024 producers with one send in flight each", java: true, run: producerSeries},
 		{name: "cold-reads", title: "a backlog read from the disk beside 10,000 sends a second", run: coldReads},
 		{name: "grow-queues", title: "what a message costs on 1 to 10,000 queues", run: growQueues},
-		{name: "grow-connections", title: "what a message costs from 1 to 1,000 connections", run: growConnections},
+		{name: "grow-connections", title: "what a message costs from 1 to 1,000 connections", bound: true, run: growConnections},
 		{name: "grow-log", title: "what a message costs behind 1 MiB to several GiB of log", run: growLog},
 	}
 }
@@ -111,7 +112,8 @@ func (r *run) try(ctx context.Context, one *trial) ([]fact, error) {
 	var failed []error
 	r.stand.syncing = false
 	for _, target := range r.targets {
-		if target != ratchet && (!one.java || target != java540 && target != java497) {
+		theirs := target == java540 || target == java497
+		if theirs && !one.java || target == gnetAppends && !one.bound || target == bareGnet {
 			continue
 		}
 		if err := ctx.Err(); err != nil {
@@ -146,7 +148,7 @@ func printFacts(w io.Writer, facts []fact) {
 		return
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "\n\t%s\t%s\t%s\tgoal\t\n", ratchet, java540, java497)
+	fmt.Fprintf(t, "\n\t%s\t%s\t%s\t%s\tgoal\t\n", ratchet, java540, java497, gnetAppends)
 	done := map[string]bool{}
 	for _, f := range facts {
 		if done[f.Name] {
@@ -155,7 +157,7 @@ func printFacts(w io.Writer, facts []fact) {
 		done[f.Name] = true
 		fmt.Fprintf(t, "%s, %s", f.Name, f.Unit)
 		verdict := ""
-		for _, target := range []string{"", java540, java497} {
+		for _, target := range []string{"", java540, java497, gnetAppends} {
 			i := slices.IndexFunc(facts, func(o fact) bool { return o.Name == f.Name && o.Target == target })
 			if i < 0 {
 				fmt.Fprint(t, "\t–")
