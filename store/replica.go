@@ -243,11 +243,24 @@ func (t *Stream) flushAhead(s *Store) {
 	}
 }
 
-// RefillStream refills the gap that begins at a position.
+// RefillStream refills the gap that begins at a position. Unused segments, and a part of one, count only when a record
+// comes behind them: else the other broker may have copied the gap itself, and a third one have what belongs there.
 func (s *Store) RefillStream(at offset.Physical) *Stream {
+	var unused []offset.Physical
+	any := false
 	return &Stream{
 		size: offset.Physical(s.log.size), next: at,
 		take: func(pos offset.Physical, b []byte, _ []message.Record, blank bool) error {
+			if any = any || len(b) > 0; !any {
+				unused = append(unused, pos)
+				return nil
+			}
+			for _, before := range unused {
+				if err := s.Refill(before, nil, true); err != nil {
+					return err
+				}
+			}
+			unused = nil
 			return s.Refill(pos, b, blank)
 		},
 	}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -59,4 +60,53 @@ func TestRefillOutlivesAPowerCut(t *testing.T) {
 	o.FS = fsys.CrashClone(vfstest.KeepNothing, 1)
 	again := mustOpen(t, o)
 	require.Equal(t, []string{"lost", "new", "new"}, bodies(readQueue(t, again, "T", 0)))
+}
+
+// TestBlanksOfAReplicaFillNoGap: one slave has copied the gap, another has what belongs there.
+func TestBlanksOfAReplicaFillNoGap(t *testing.T) {
+	full, master, copied := mustOpen(t, small(vfstest.New())), mustOpen(t, small(vfstest.New())), mustOpen(t, small(vfstest.New()))
+	put(t, full, text("T", 0, "lost"))
+	_, err := master.Leave(Lost{
+		Log: full.Written(), Queue: func(_ string, _ int32, next offset.Queue) offset.Queue { return next },
+		Others: []QueueSpan{{Topic: "T", Queue: 0, To: 10}},
+	})
+	require.NoError(t, err)
+	put(t, master, text("T", 0, "new"))
+	require.NoError(t, copyLog(t, master, copied, 1))
+	level(t, master)
+	fill := func(from *Store, to offset.Physical) {
+		stream := master.RefillStream(0)
+		for stream.Next() < to {
+			b := make([]byte, min(100, to-stream.Next()))
+			n, err := from.ReadLog(stream.Next(), b)
+			require.NoError(t, err)
+			require.NoError(t, stream.Write(b[:n]))
+		}
+	}
+	gap := master.Gaps().Log[0]
+	fill(copied, gap.To)
+	require.Equal(t, []Span{gap}, master.Gaps().Log)
+	fill(full, full.Written())
+	require.Equal(t, []string{"lost", "new"}, bodies(readQueue(t, master, "T", 0)))
+}
+
+// TestUnusedPartOfALostSegmentIsFilledIn: what was lost began with the blank at a segment's end.
+func TestUnusedPartOfALostSegmentIsFilledIn(t *testing.T) {
+	full, master := mustOpen(t, small(vfstest.New())), mustOpen(t, small(vfstest.New()))
+	put(t, full, text("T", 0, strings.Repeat("x", 2500)))
+	require.NoError(t, copyLog(t, full, master, 1))
+	put(t, full, text("T", 0, strings.Repeat("y", 2500)))
+	from := master.Written()
+	_, err := master.Leave(Lost{Log: full.Written(), Queue: func(_ string, _ int32, next offset.Queue) offset.Queue { return next + 9 }})
+	require.NoError(t, err)
+	stream := master.RefillStream(from)
+	for stream.Next() < full.Written() {
+		b := make([]byte, 5000)
+		n, err := full.ReadLog(stream.Next(), b)
+		require.NoError(t, err)
+		require.NoError(t, stream.Write(b[:n]))
+	}
+	require.Equal(t, full.Written(), master.Gaps().Log[0].From)
+	level(t, master)
+	require.Len(t, readQueue(t, master, "T", 0), 2)
 }

@@ -3,7 +3,7 @@
 // schedules of sends, pulls, commits, kills, power cuts, partitions and role switches, and looks on from above: whatever
 // was acknowledged, delivered or committed is noted, and no promise of docs/never-backwards.md may be broken.
 //
-//	go test ./ha/sim                                  500 seeds, those that ever failed, and the proof that it bites
+//	go test ./ha/sim                                  1,000 seeds, those that ever failed, and the proof that it bites
 //	SIM_SEEDS=1000000 go test -timeout 0 ./ha/sim     a million
 //	SIM_SEEDS=1 SIM_FROM=4711 go test ./ha/sim        one, again
 //	SIM_LOG=1                                         also what the brokers log
