@@ -107,6 +107,10 @@ var failedSeeds = []struct {
 	{3508, false, "the same"},
 	{2195, false, "no slave could follow, because one of them had copied the blanks of a gap that was filled from another"},
 	{4173, false, "a slave that had copied a gap filled it with blanks, before another came that had what belongs there"},
+	{1417, false, "a consumer never got what had been filled in"},
+	{2598, false, "the same"},
+	{3177, false, "offsets were given out twice after several losses in a row"},
+	{3424, false, "the same"},
 	{955, false, "(the schedule itself: the disk of a master that had just lost its tail was taken)"},
 }
 
