@@ -70,7 +70,7 @@ func TestEveryTrial(t *testing.T) {
 	require.NoError(t, err)
 	defer s.close()
 	require.NoError(t, s.names(ctx))
-	r := &run{stand: s, targets: []string{ratchet, gnetAppends}, scale: scale{
+	r := &run{stand: s, targets: []string{ratchet, bareGnet}, scale: scale{
 		killed: []int64{8 << 20}, killedTopics: 20, backlog: 8 << 20, flood: 2_000, queues: []int{1, 40}, conns: []int{1, 10},
 		producers: []int{1, 256}, grown: []int64{1 << 20, 4 << 20}, rounds: 1, span: 100 * time.Millisecond, calm: 100 * time.Millisecond,
 		starts: 1, topics: 50, clients: 50,

@@ -51,7 +51,7 @@ type trial struct {
 	name  string
 	title string
 	java  bool // the Java brokers go through it, too
-	bound bool // and the bound that appends
+	bound bool // and the bare bound
 	run   func(ctx context.Context, r *run, target string) ([]fact, error)
 }
 
@@ -113,7 +113,7 @@ func (r *run) try(ctx context.Context, one *trial) ([]fact, error) {
 	r.stand.syncing = false
 	for _, target := range r.targets {
 		theirs := target == java540 || target == java497
-		if theirs && !one.java || target == gnetAppends && !one.bound || target == bareGnet {
+		if theirs && !one.java || target == bareGnet && !one.bound || target == gnetAppends {
 			continue
 		}
 		if err := ctx.Err(); err != nil {
@@ -148,7 +148,7 @@ func printFacts(w io.Writer, facts []fact) {
 		return
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "\n\t%s\t%s\t%s\t%s\tgoal\t\n", ratchet, java540, java497, gnetAppends)
+	fmt.Fprintf(t, "\n\t%s\t%s\t%s\t%s\tgoal\t\n", ratchet, java540, java497, bareGnet)
 	done := map[string]bool{}
 	for _, f := range facts {
 		if done[f.Name] {
@@ -157,7 +157,7 @@ func printFacts(w io.Writer, facts []fact) {
 		done[f.Name] = true
 		fmt.Fprintf(t, "%s, %s", f.Name, f.Unit)
 		verdict := ""
-		for _, target := range []string{"", java540, java497, gnetAppends} {
+		for _, target := range []string{"", java540, java497, bareGnet} {
 			i := slices.IndexFunc(facts, func(o fact) bool { return o.Name == f.Name && o.Target == target })
 			if i < 0 {
 				fmt.Fprint(t, "\t–")
