@@ -3,13 +3,13 @@
 //
 // # The way of a request
 //
-// The event loop cuts the input into frames, copies each once into a pooled buffer and decodes its envelope. The Requests
-// of one read go to their lanes together. A lane is a bounded class of work with some workers. There a request lines up
-// behind the earlier ones of the same connection in that lane (a strand); strands with work wait for a worker, and one
-// worker at a time has a strand. So the requests of one connection in one lane are handled in their order, and nothing
-// else waits for anything. The Handler answers with Request.Reply, at once or minutes later from any goroutine; the
-// encoded reply is written at once or joins the connection's outgoing line, and one task on the event loop writes all that
-// has gathered there.
+// The event loop cuts the input into frames, copies each once into a pooled buffer and decodes its envelope. The
+// Requests of one read go to their lanes together. A lane is a bounded class of work with some workers. There a
+// request lines up behind the earlier ones of the same connection in that lane (a strand); strands with work wait
+// for a worker, and one worker at a time has a strand. So the requests of one connection in one lane are handled in
+// their order, and nothing else waits for anything. The Handler answers with Request.Reply, at once or minutes later
+// from any goroutine; the encoded reply is written at once or joins the connection's outgoing line, and one task on
+// the event loop writes all that has gathered there.
 //
 // # What bounds memory
 //
