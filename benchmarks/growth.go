@@ -60,6 +60,13 @@ type point struct {
 }
 
 func (p *point) once(last time.Duration, counts bool) error {
+	if !counts { // queues and files come into being
+		first := p.sweep
+		first.limit = int64(len(first.queues))
+		if _, err := first.run(p.target.addr, time.Hour); err != nil {
+			return fmt.Errorf("%s: %w", p.name, err)
+		}
+	}
 	before, err := p.target.usage()
 	if err != nil {
 		return err
@@ -70,7 +77,7 @@ func (p *point) once(last time.Duration, counts bool) error {
 	}
 	time.Sleep(settle)
 	after, err := p.target.usage()
-	if !counts { // queues and files came into being
+	if !counts {
 		p.begun = after
 		return err
 	}
