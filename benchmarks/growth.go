@@ -66,6 +66,10 @@ func (p *point) once(last time.Duration, counts bool) error {
 		if _, err := first.run(p.target.addr, time.Hour); err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
+		last := first.queues[len(first.queues)-1] // dispatch goes by the log's order
+		if err := dispatched(p.target.addr, last.topic, last.id+1, int64(last.id)+1); err != nil {
+			return err
+		}
 	}
 	before, err := p.target.usage()
 	if err != nil {
