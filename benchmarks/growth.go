@@ -60,7 +60,7 @@ type point struct {
 }
 
 func (p *point) once(last time.Duration, counts bool) error {
-	if !counts { // queues and files come into being
+	if !counts && !p.target.isBound() { // queues and files come into being
 		first := p.sweep
 		first.limit = int64(len(first.queues))
 		if _, err := first.run(p.target.addr, time.Hour); err != nil {
