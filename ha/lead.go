@@ -111,7 +111,10 @@ func (l *Leader) Prepare(ctx context.Context) (exposed bool, err error) {
 			}
 		}
 		if l.opts.Memory.New() { // what was on the old disk may have been more than the others have
-			own.Suspect, own.Exposed, own.New = true, true, true
+			own.Suspect, own.New = true, true
+			// A SYNC_MASTER whose slave was away for a while has shown what the slave does not have. Numbers are kept free for
+			// that, unless a Java slave is there: it can't follow a queue that jumps.
+			own.Exposed = own.Exposed || !slices.ContainsFunc(peers, func(p Peer) bool { return p.Java })
 		}
 		l.mu.Lock()
 		forced := l.forced

@@ -142,7 +142,7 @@ func (m *Memory) Opened(low, end offset.Physical, exposed bool) error {
 // Begins notes that a master began with an empty disk, while others of its group had something. It can't know what it had
 // given out before, nor to whom it may have given its role.
 func (m *Memory) Begins() error {
-	return m.change(func(r *record) { r.Follows, r.New, r.Exposed = true, true, true })
+	return m.change(func(r *record) { r.Follows, r.New = true, true })
 }
 
 // New says whether it did, and was no open master since.
