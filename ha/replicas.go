@@ -49,6 +49,7 @@ type Replicas struct {
 	waiting []*replicaWait  // guarded by mu; in order of end
 	has     offset.Physical // guarded by mu; the log up to which Need slaves had at some time
 	shown   offset.Physical // guarded by mu; the log up to which readers may have seen what has is short of
+	told    offset.Physical // guarded by mu; the log up to which senders got an answer, though has was short of it
 	opening bool            // guarded by mu; no reader is served yet, so that nothing needs to be shown
 	alone   bool            // guarded by mu; readers see everything, for there are not enough slaves
 	exposed bool            // guarded by mu; Expose was called, and Covered not since
@@ -97,7 +98,7 @@ func (r *Replicas) Sync() bool { return r.sync.Load() }
 func (r *Replicas) Begin(sync bool, end offset.Physical, exposed bool) {
 	r.sync.Store(sync)
 	r.mu.Lock()
-	r.has, r.shown, r.alone, r.exposed, r.opening = 0, end, false, exposed, true
+	r.has, r.shown, r.told, r.alone, r.exposed, r.opening = 0, end, 0, false, exposed, true
 	r.mu.Unlock()
 	r.look()
 }
@@ -153,11 +154,13 @@ func (r *Replicas) When(end offset.Physical, done func(Outcome)) {
 		r.mu.Unlock()
 		done(Replicated)
 		return
-	case r.inSync() < r.opts.Need:
+	case r.inSync() < r.opts.Need && r.exposed:
+		r.told = max(r.told, end)
 		r.mu.Unlock()
 		done(NotAvailable)
 		return
 	}
+	hopeless := r.inSync() < r.opts.Need
 	w := &replicaWait{end: end, deadline: time.Now().Add(r.opts.Timeout), done: done}
 	i := len(r.waiting)
 	for i > 0 && r.waiting[i-1].end > end {
@@ -166,7 +169,7 @@ func (r *Replicas) When(end offset.Physical, done func(Outcome)) {
 	r.waiting = slices.Insert(r.waiting, i, w)
 	first := len(r.waiting) == 1
 	r.mu.Unlock()
-	if first {
+	if first || hopeless {
 		r.look()
 	}
 }
@@ -298,19 +301,27 @@ func (r *Replicas) settle(now time.Time) time.Duration {
 		next = min(next, left)
 		return false
 	})
+	for _, w := range late {
+		r.told = max(r.told, w.end)
+	}
 	expose := r.sync.Load() && !enough && !r.alone && !r.opening
+	// The late answers tell which numbers messages got that no slave has.
+	note := expose || r.sync.Load() && len(late) > 0 && !r.exposed
 	if r.alone && enough {
 		r.alone, r.shown = false, r.opts.Written() // what was shown meanwhile is below
 	}
-	covered := r.exposed && !r.alone && r.has >= r.shown
+	covered := r.exposed && !r.alone && r.has >= max(r.shown, r.told)
 	r.mu.Unlock()
+	noted := note && r.note()
 	for _, w := range late {
 		w.done(outcome)
 	}
 	switch {
 	case expose:
-		r.expose()
-	case covered:
+		if noted {
+			r.showAll()
+		}
+	case covered && !note:
 		r.mu.Lock()
 		r.exposed = false
 		r.mu.Unlock()
@@ -320,15 +331,24 @@ func (r *Replicas) settle(now time.Time) time.Duration {
 	return next
 }
 
-// expose lets readers see what only this broker has.
-func (r *Replicas) expose() {
+// note keeps on the disk that somebody may have seen what no slave has: a power cut may take it, and then its numbers must
+// not be given out again.
+func (r *Replicas) note() bool {
 	if err := r.opts.Expose(); err != nil {
 		r.log.Error("not enough slaves, and that could not be noted: new messages stay unseen", "err", err)
-		return
+		return false
 	}
+	r.mu.Lock()
+	r.exposed = true
+	r.mu.Unlock()
+	return true
+}
+
+// showAll lets readers see what only this broker has.
+func (r *Replicas) showAll() {
 	r.log.Warn("not enough slaves: messages are seen that only this broker has", "need", r.opts.Need)
 	r.mu.Lock()
-	r.alone, r.exposed = true, true
+	r.alone = true
 	r.mu.Unlock()
 	r.opts.Wake()
 }

@@ -93,6 +93,36 @@ func TestSendsWaitForSlaves(t *testing.T) {
 	})
 }
 
+// TestLateAnswersAreNoted: a sender that is told that no slave has its message knows the message's number all the same.
+func TestLateAnswersAreNoted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := playSlaves(t, 1)
+		s.Begin(true, 100, false)
+		a := s.add("a")
+		s.ack(a, 100)
+		s.Serve()
+		s.written.Store(110)
+		late := make(chan Outcome, 1)
+		var noted int32
+		s.When(110, func(o Outcome) {
+			noted = s.exposed.Load()
+			late <- o
+		})
+		time.Sleep(4 * time.Second)
+		require.Equal(t, TimedOut, <-late)
+		require.EqualValues(t, 1, noted, "before the answer")
+		require.EqualValues(t, 100, s.Confirmed(), "readers don't see it")
+
+		before := s.covered.Load()
+		s.ack(a, 109)
+		time.Sleep(2 * time.Second)
+		require.Equal(t, before, s.covered.Load())
+		s.ack(a, 110)
+		time.Sleep(2 * time.Second)
+		require.Equal(t, before+1, s.covered.Load())
+	})
+}
+
 func TestTwoSlavesAreNeeded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := playSlaves(t, 2)
