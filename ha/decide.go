@@ -34,7 +34,8 @@ type Replica struct {
 	Leads    bool            // it is an open master
 	Master   bool            // it is a master, open or not
 	Suspect  bool            // it may have lost what it had not flushed, and had shown to readers
-	Forked   offset.Physical // where its log was found to part from this one; 0: it was not
+	Parted   bool            // its log was found to part from this one
+	Forked   offset.Physical // where
 }
 
 // Action is what a returning master does next.
@@ -77,7 +78,7 @@ func Decide(own Survival, others []Replica, waited, limit time.Duration, forced 
 			return Decision{Action: Yield, From: i, Why: fmt.Sprintf("%s has taken the role over", r.Name)}
 		case r.Leads && !forced:
 			return Decision{Action: Wait, Why: fmt.Sprintf("%s is the master now", r.Name)}
-		case r.Forked > 0:
+		case r.Parted:
 			if forced || r.Epoch < own.Epoch {
 				continue // what it has beyond is not this log's
 			}

@@ -19,7 +19,9 @@ var silentReplica = Replica{Name: "silent"}
 func TestDecide(t *testing.T) {
 	const limit = time.Minute
 	forked := has(90)
-	forked.Forked, forked.Epoch = 40, 2
+	forked.Parted, forked.Forked, forked.Epoch = true, 40, 2
+	forkedAtZero := has(90)
+	forkedAtZero.Parted, forkedAtZero.Epoch = true, 2
 	leading := has(50)
 	leading.Leads = true
 	master := has(50)
@@ -54,6 +56,7 @@ func TestDecide(t *testing.T) {
 		{"parted, and the other is later", Survival{End: 50, Epoch: 1}, []Replica{forked}, 0, false, Decision{Action: Cut, From: 0}},
 		{"parted, and this is later", Survival{End: 50, Epoch: 3}, []Replica{forked}, 0, false, Decision{Action: Open}},
 		{"parted, and nobody knows", Survival{End: 50, Epoch: 2}, []Replica{forked}, limit, false, Decision{Action: Wait}},
+		{"parted from the first byte on", Survival{End: 50, Epoch: 2}, []Replica{forkedAtZero}, limit, false, Decision{Action: Wait}},
 		{"parted, and an operator knows", Survival{End: 50, Epoch: 2}, []Replica{forked}, 0, true, Decision{Action: Open}},
 		{"a new disk, and another has taken the role over", Survival{New: true, Suspect: true}, []Replica{master}, 0, false, Decision{Action: Yield}},
 		{"a new disk, and another that is as new", Survival{New: true, Suspect: true}, []Replica{newMaster}, 0, false, Decision{Action: Open}},
@@ -77,7 +80,7 @@ func TestDecideKeepsThePromises(t *testing.T) {
 	for _, end := range []offset.Physical{0, 1, 2, 3} {
 		for epoch := range int32(3) {
 			kinds = append(kinds, Replica{Name: "r", Answered: true, End: end, Epoch: epoch})
-			kinds = append(kinds, Replica{Name: "r", Answered: true, End: end, Epoch: epoch, Forked: 1})
+			kinds = append(kinds, Replica{Name: "r", Answered: true, End: end, Epoch: epoch, Parted: true, Forked: offset.Physical(epoch % 2)})
 		}
 		kinds = append(kinds, Replica{Name: "r", Answered: true, End: end, Leads: true})
 	}
@@ -104,7 +107,7 @@ func TestDecideKeepsThePromises(t *testing.T) {
 						opened++
 						for _, r := range others {
 							require.False(t, r.Leads, "two masters")
-							if r.Answered && r.Forked == 0 {
+							if r.Answered && !r.Parted {
 								require.LessOrEqual(t, r.End, own.End, "P5: %+v", r)
 							}
 							if !r.Answered && own.Suspect {

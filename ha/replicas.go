@@ -115,6 +115,7 @@ func (r *Replicas) Serve() {
 func (r *Replicas) End() {
 	r.sync.Store(false)
 	r.look()
+	r.opts.Wake()
 }
 
 // InSync is how many slaves count.
