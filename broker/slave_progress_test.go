@@ -31,6 +31,8 @@ func TestScenario1_12(t *testing.T) {
 	slave.must(protocol.UpdateConsumerOffset, commitHeader("Reader", "T", 0, 120), nil) // comes late, or the group is in two places
 	require.Eventually(t, knows(slave, 150), waitLimit, waitStep)
 	require.True(t, knows(master, 150)(), "the master does not go back")
+	slave.must(protocol.UpdateConsumerOffset, commitHeader("Reader", "T", 0, 130), nil) // later still: the master's table is no other
+	require.Eventually(t, knows(slave, 150), waitLimit, waitStep)
 
 	// An operator's reset counts at both, and what was committed before it is not told to the master any more.
 	master.must(protocol.InvokeBrokerToResetOffset, &protocol.ResetOffsetRequest{

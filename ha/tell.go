@@ -18,7 +18,8 @@ func (m *Metadata) tellOffsets(ctx context.Context, addr string) error {
 	if !ours {
 		return nil
 	}
-	return m.Offsets.TellMaster(func(table *protocol.ConsumerOffsetTable) error {
+	told := false
+	err := m.Offsets.TellMaster(func(table *protocol.ConsumerOffsetTable) error {
 		body, err := protocol.Marshal(table)
 		if err != nil {
 			return err
@@ -29,6 +30,17 @@ func (m *Metadata) tellOffsets(ctx context.Context, addr string) error {
 		if err == nil && resp.Code != int32(protocol.Success) {
 			err = fmt.Errorf("offsets not taken: %w", answered(resp))
 		}
+		told = err == nil
 		return err
 	})
+	if !told {
+		return err
+	}
+	// What was committed here may be less than the master has. Its table does not change by that, and yet it is wanted.
+	if err := m.turn.take(ctx); err != nil {
+		return err
+	}
+	m.offsets = ""
+	m.turn.give()
+	return nil
 }
