@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/ratchetmq/ratchet/internal/offset"
 )
@@ -73,14 +74,13 @@ func (f *frames) read(at offset.Physical, size uint32) ([]byte, error) {
 	if at < 0 || size > maxFrame {
 		return nil, fmt.Errorf("%w: position %d, size %d", errFrame, at, size)
 	}
+	var b []byte
 	if f.room != nil {
-		b := f.room(int(size))
-		_, err := io.ReadFull(f.r, b)
-		return b, err
+		b = f.room(int(size))
+	} else {
+		f.buf = slices.Grow(f.buf[:0], int(size))
+		b = f.buf[:size]
 	}
-	if uint32(cap(f.buf)) < size {
-		f.buf = make([]byte, size)
-	}
-	_, err := io.ReadFull(f.r, f.buf[:size])
-	return f.buf[:size], err
+	_, err := io.ReadFull(f.r, b)
+	return b, err
 }

@@ -229,8 +229,7 @@ func replicas(peers []Peer, forks map[string]offset.Physical, alive int64) []Rep
 		list[i].Epoch = lastEpoch(Epochs(p.Status.Epochs))
 		list[i].Leads, list[i].Suspect = p.leads(), p.Status.Suspect || p.Java && alive > 0 && p.Status.Since > alive
 		list[i].Master = p.Status.Role != slaveRole
-		list[i].Forked = forks[p.Addr]
-		_, list[i].Parted = forks[p.Addr]
+		list[i].Forked, list[i].Parted = forks[p.Addr]
 	}
 	return list
 }

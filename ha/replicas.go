@@ -150,18 +150,18 @@ func (r *Replicas) near(l *link) bool {
 // the caller's goroutine; it must not block.
 func (r *Replicas) When(end offset.Physical, done func(Outcome)) {
 	r.mu.Lock()
+	enough := r.inSync() >= r.opts.Need
 	switch {
-	case r.has >= end && r.inSync() >= r.opts.Need:
+	case enough && r.has >= end:
 		r.mu.Unlock()
 		done(Replicated)
 		return
-	case r.inSync() < r.opts.Need && r.exposed:
+	case !enough && r.exposed:
 		r.told = max(r.told, end)
 		r.mu.Unlock()
 		done(NotAvailable)
 		return
 	}
-	hopeless := r.inSync() < r.opts.Need
 	w := &replicaWait{end: end, deadline: time.Now().Add(r.opts.Timeout), done: done}
 	i := len(r.waiting)
 	for i > 0 && r.waiting[i-1].end > end {
@@ -170,7 +170,7 @@ func (r *Replicas) When(end offset.Physical, done func(Outcome)) {
 	r.waiting = slices.Insert(r.waiting, i, w)
 	first := len(r.waiting) == 1
 	r.mu.Unlock()
-	if first || hopeless {
+	if first || !enough {
 		r.look()
 	}
 }
@@ -318,11 +318,9 @@ func (r *Replicas) settle(now time.Time) time.Duration {
 		w.done(outcome)
 	}
 	switch {
-	case expose:
-		if noted {
-			r.showAll()
-		}
-	case covered && !note:
+	case expose && noted:
+		r.showAll()
+	case covered && !expose:
 		r.mu.Lock()
 		r.exposed = false
 		r.mu.Unlock()

@@ -41,6 +41,9 @@ func newQueue(topic string, id int32) *queue {
 	return q
 }
 
+// given notes that a number is in use. The put lock is held.
+func (q *queue) given(index int64) { q.next = max(q.next, offset.Queue(index+1)) }
+
 // first is the number of the first entry that the files have room for.
 func (q *queue) first() int64 {
 	if files := *q.files.Load(); len(files) > 0 {

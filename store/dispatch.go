@@ -214,8 +214,8 @@ func (d *dispatcher) collectFresh(pos, limit offset.Physical) offset.Physical {
 	return pos
 }
 
-// collectLog gathers what stands in the log. The limit may be in the midst of a record, for a Java slave acknowledges whatever part of one it has: that record waits, and
-// is not taken for one that the log's end cuts.
+// collectLog gathers what stands in the log. The limit may be in the midst of a record, for a Java slave acknowledges
+// whatever part of one it has: that record waits, and is not taken for one that the log's end cuts.
 func (d *dispatcher) collectLog(pos, limit offset.Physical) (offset.Physical, error) {
 	end := d.store.log.written.load()
 	f, err := d.cursor.look(pos, end)

@@ -271,7 +271,7 @@ func (s *Store) refill(pos offset.Physical, b []byte, blank bool) error {
 	d.round.publish()
 	for _, r := range d.records {
 		if q := s.queues.find(r.Topic, r.QueueID); q != nil {
-			q.next = max(q.next, r.QueueOffset+1)
+			q.given(int64(r.QueueOffset))
 		}
 	}
 	d.index()

@@ -348,11 +348,7 @@ func (r *recovery) take(rec *message.Record) {
 	r.history.add(rec)
 	e := r.s.entryOf(rec)
 	r.s.dispatcher.deleted.eachTarget(rec, func(t target) {
-		q := r.s.queues.find(t.topic, t.id)
-		if q == nil {
-			q = r.s.queues.ensure(string(t.topic), t.id)
-		}
-		r.round.add(q, t.index, e)
+		r.round.add(r.s.queues.ensureNamed(t.topic, t.id), t.index, e)
 		r.gathered++
 	})
 }

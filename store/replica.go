@@ -174,7 +174,7 @@ func (s *Store) number(records []message.Record) error {
 		if q == nil || q.id != t.id || !bytes.Equal(q.name, t.topic) {
 			q = s.queues.ensureNamed(t.topic, t.id)
 		}
-		q.next = max(q.next, offset.Queue(t.index+1))
+		q.given(t.index)
 		if before > 0 {
 			gaps.Queues = filled(gaps.Queues, t, &refilled)
 		}

@@ -96,8 +96,7 @@ func (s *Store) truncate(to offset.Physical) error {
 func (s *Store) countUndispatched(end offset.Physical) error {
 	_, _, err := s.log.search(s.dispatcher.done.load(), end, func(r *message.Record) bool {
 		s.dispatcher.deleted.eachTarget(r, func(t target) {
-			q := s.queues.ensureNamed(t.topic, t.id)
-			q.next = max(q.next, offset.Queue(t.index+1))
+			s.queues.ensureNamed(t.topic, t.id).given(t.index)
 		})
 		return false
 	})
