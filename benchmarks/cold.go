@@ -29,8 +29,7 @@ func coldReads(ctx context.Context, r *run, name string) ([]fact, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer r.stand.forget(t)
-	defer t.kill()
+	defer r.stand.end(t)
 	backlog := "bench-backlog"
 	if err := r.ready(t, backlog, startQueues); err != nil {
 		return nil, err
@@ -99,12 +98,6 @@ func coldReads(ctx context.Context, r *run, name string) ([]fact, error) {
 			atMost(what+": p99 by that without them", median(reader.slowed), "×", reader.goal))
 	}
 	return all, nil
-}
-
-func median(all []float64) float64 {
-	slices.Sort(all)
-	n := len(all)
-	return (all[(n-1)/2] + all[n/2]) / 2
 }
 
 // sendPaced sends at a fixed rate and returns the 99th percentile of the time to the answer, in ms, counted from when a

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/ratchetmq/ratchet/conformance/oracle"
@@ -57,14 +56,12 @@ func (s *stand) coldStart(ctx context.Context, sc scale) ([]fact, error) {
 		}
 		err = sendOne(t.addr, "cold")
 		took = append(took, float64(time.Since(begin).Microseconds())/1000)
-		t.kill()
-		s.forget(t)
+		s.end(t)
 		if err != nil {
 			return nil, err
 		}
 	}
-	slices.Sort(took)
-	return []fact{atMost("cold start to the first acknowledged send", took[len(took)/2], "ms", 150)}, nil
+	return []fact{atMost("cold start to the first acknowledged send", median(took), "ms", 150)}, nil
 }
 
 // sendOne sends a message, as often as it takes: a broker that has only just begun to listen may not take any yet.
@@ -96,8 +93,7 @@ func (s *stand) idle(ctx context.Context, sc scale) ([]fact, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer s.forget(t)
-	defer t.kill()
+	defer s.end(t)
 	if err := sendOne(t.addr, "idle"); err != nil {
 		return nil, err
 	}
@@ -128,8 +124,7 @@ func (s *stand) manyTopics(ctx context.Context, sc scale) ([]fact, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer s.forget(t)
-	defer t.kill()
+	defer s.end(t)
 	if err := sendOne(t.addr, name(topics-1)); err != nil {
 		return nil, err
 	}
@@ -185,8 +180,7 @@ func (s *stand) manyConnections(ctx context.Context, sc scale) ([]fact, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer s.forget(t)
-	defer t.kill()
+	defer s.end(t)
 	if err := sendOne(t.addr, "clients"); err != nil {
 		return nil, err
 	}

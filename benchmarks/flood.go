@@ -19,8 +19,7 @@ func flood(ctx context.Context, r *run, name string) ([]fact, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer r.stand.forget(t)
-	defer t.kill()
+	defer r.stand.end(t)
 	topic := "bench-flood"
 	if err := r.ready(t, topic, floodConns); err != nil {
 		return nil, err
@@ -90,7 +89,7 @@ func flood(ctx context.Context, r *run, name string) ([]fact, error) {
 	what := "one-way flood on 4 connections: "
 	return []fact{
 		atLeast(what+"share that arrives", 100*float64(arrived)/float64(sent), "%", 100),
-		atMost(what+"CPU for a million that arrive", (after.cpu-before.cpu).Seconds()/float64(max(arrived, 1))*1e6, "s", 0),
+		atMost(what+"CPU for a million that arrive", perMillion(before, after, max(arrived, 1)), "s", 0),
 		atLeast(what+"sent a second, until all is stored or lost", float64(sent)/took.Seconds(), "/s", 0),
 	}, nil
 }

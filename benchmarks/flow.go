@@ -76,14 +76,7 @@ func paced(rate int, senders []*sender, each int64) error {
 	return pace(rate, each*int64(len(senders)), func(n, due int64) {
 		s := senders[n%int64(len(senders))]
 		s.post(s.request, due, due)
-	}, func() error {
-		for _, s := range senders {
-			if err := s.write(); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	}, func() error { return writeAll(senders) })
 }
 
 // pace calls post for each number below total when it is due, and flush behind all that are due together.

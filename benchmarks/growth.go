@@ -20,8 +20,7 @@ func producerSeries(ctx context.Context, r *run, name string) ([]fact, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer r.stand.forget(t)
-	defer t.kill()
+	defer r.stand.end(t)
 	counts := r.scale.producers
 	rates, costs := make([][]float64, len(counts)), make([][]float64, len(counts))
 	for n := -1; n < r.scale.rounds; n++ {
@@ -130,8 +129,7 @@ func growQueues(ctx context.Context, r *run, name string) ([]fact, error) {
 	for _, n := range r.scale.queues {
 		t, queues, err := r.sweepTarget(ctx, name, n)
 		if t != nil {
-			defer r.stand.forget(t)
-			defer t.kill()
+			defer r.stand.end(t)
 		}
 		if err != nil {
 			return nil, err
@@ -158,8 +156,7 @@ func growQueues(ctx context.Context, r *run, name string) ([]fact, error) {
 func growConnections(ctx context.Context, r *run, name string) ([]fact, error) {
 	t, queues, err := r.sweepTarget(ctx, name, 16)
 	if t != nil {
-		defer r.stand.forget(t)
-		defer t.kill()
+		defer r.stand.end(t)
 	}
 	if err != nil {
 		return nil, err
@@ -180,8 +177,7 @@ func growLog(ctx context.Context, r *run, name string) ([]fact, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer r.stand.forget(old)
-	defer old.kill()
+	defer r.stand.end(old)
 	topic := "bench-grown"
 	if err := r.ready(old, topic, startQueues); err != nil {
 		return nil, err
@@ -214,8 +210,7 @@ func (r *run) besideNew(ctx context.Context, name string, old *target, w *worklo
 	if err != nil {
 		return 0, 0, 0, err
 	}
-	defer r.stand.forget(young)
-	defer young.kill()
+	defer r.stand.end(young)
 	var costs, ratios []float64
 	for n := -1; n < r.scale.rounds; n++ {
 		a, err := r.once(w, old, "", r.scale.span)

@@ -55,9 +55,15 @@ func (s *series) spread(of func(*round) float64) spread {
 	for i := range s.Rounds {
 		all = append(all, of(&s.Rounds[i]))
 	}
+	middle := median(all)
+	return spread{all[0], middle, all[len(all)-1]}
+}
+
+// median sorts the values.
+func median(all []float64) float64 {
 	slices.Sort(all)
 	n := len(all)
-	return spread{all[0], (all[(n-1)/2] + all[n/2]) / 2, all[n-1]}
+	return (all[(n-1)/2] + all[n/2]) / 2
 }
 
 // settle is how long a broker may work on behind the last message of a round, indexing it for one: this is part of what
@@ -112,10 +118,7 @@ func (r *run) measure(ctx context.Context, w *workload) (*result, error) {
 			w.done()
 		}
 		for _, t := range running {
-			t.kill()
-		}
-		for _, t := range running {
-			r.stand.forget(t)
+			r.stand.end(t)
 		}
 	}()
 	topics := map[string]string{}

@@ -35,11 +35,7 @@ func (s *stand) startNames(ctx context.Context, name string) (*target, error) {
 		return nil, err
 	}
 	if name == ratchet {
-		command := []string{s.binary, "namesrv", "-c", conf}
-		if s.pprof != "" {
-			command = append(command, "-pprof", s.pprof)
-		}
-		t.process, err = launch(ctx, filepath.Join(t.dir, "log"), t.addr, nil, command...)
+		t.process, err = s.ours(ctx, t, "namesrv", "-c", conf)
 	} else {
 		t.process, err = s.java(ctx, name, "namesrv.NamesrvStartup", t.dir, conf, port)
 	}
@@ -128,22 +124,21 @@ func register(w *wire, body []byte) error {
 
 // A querier is one connection of a routeLoad.
 type querier struct {
+	outbox
 	load    *routeLoad
-	bound   bool // its answers are no routes
-	wire    *wire
+	bound   bool   // its answers are no routes
 	frame   []byte // a query, in which topic and opaque are patched
 	topic   int    // where the digits of the topic stand
 	opaque  int
 	posted  int
 	at      [ringSize]int64 // when a query left
 	about   [ringSize]int32 // its topic
-	out     []byte
 	answers int64
 	latency histogram
 }
 
 func newQuerier(l *routeLoad, w *wire, index int) *querier {
-	q := &querier{load: l, wire: w, posted: index * l.topics / l.conns}
+	q := &querier{load: l, outbox: outbox{wire: w}, posted: index * l.topics / l.conns}
 	q.frame = protocol.AppendRequest(nil, protocol.JSON, protocol.GetRouteInfoByTopic, firstOpaque, false,
 		&protocol.GetRouteInfoRequest{Topic: routeTopic(0)}, nil, nil)
 	q.topic = bytes.Index(q.frame, []byte(routeTopic(0))) + len(routeTopic(0)) - topicDigits
@@ -159,15 +154,6 @@ func (q *querier) post(at int64) {
 	putDecimal(q.out[start+q.topic:start+q.topic+topicDigits], int32(topic))
 	putDecimal(q.out[start+q.opaque:start+q.opaque+10], firstOpaque+int32(q.posted))
 	q.posted++
-}
-
-func (q *querier) write() error {
-	if len(q.out) == 0 {
-		return nil
-	}
-	_, err := q.wire.Write(q.out)
-	q.out = q.out[:0]
-	return err
 }
 
 // answered looks whether an answer is the route of the topic that was asked for.
@@ -290,14 +276,7 @@ func (l *routeLoad) paced(t *target, last time.Duration, again func() error) (*o
 		})
 	}
 	begin := time.Now()
-	err = pace(l.rate, each*int64(len(all)), func(n, due int64) { all[n%int64(len(all))].post(due) }, func() error {
-		for _, q := range all {
-			if err := q.write(); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	err = pace(l.rate, each*int64(len(all)), func(n, due int64) { all[n%int64(len(all))].post(due) }, func() error { return writeAll(all) })
 	if failed := in.Wait(); err == nil {
 		err = failed
 	}

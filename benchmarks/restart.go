@@ -38,8 +38,7 @@ func (r *run) killedLog(ctx context.Context, name string, size int64, first bool
 	if err != nil {
 		return nil, err
 	}
-	defer r.stand.forget(t)
-	defer func() { t.kill() }()
+	defer r.stand.end(t)
 	topic := "bench-killed"
 	if err := r.ready(t, topic, startQueues); err != nil {
 		return nil, err
@@ -173,8 +172,7 @@ func killedQueues(ctx context.Context, r *run, name string) ([]fact, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer r.stand.forget(t)
-	defer func() { t.kill() }()
+	defer r.stand.end(t)
 	if err := sendOne(t.addr, "bench-open"); err != nil {
 		return nil, err
 	}

@@ -37,8 +37,8 @@ const ringSize = 1 << 13
 
 // A sender is one connection of a sendLoad.
 type sender struct {
+	outbox
 	load    *sendLoad
-	wire    *wire
 	request *template
 	oneway  *template
 	ledger  ledger
@@ -48,14 +48,13 @@ type sender struct {
 	acked   int64
 	at      [ringSize]int64 // when a request left
 	number  [ringSize]int64 // its first message
-	out     []byte
 	latency histogram
 }
 
 func (l *sendLoad) count() int { return max(l.batch, 1) }
 
 func newSender(l *sendLoad, w *wire, topic string, index int) *sender {
-	s := &sender{load: l, wire: w, next: int64(index) * numberSpace}
+	s := &sender{load: l, outbox: outbox{wire: w}, next: int64(index) * numberSpace}
 	queue := int32(index)
 	if l.queues > 0 {
 		queue %= int32(l.queues)
@@ -84,15 +83,6 @@ func (s *sender) launch(at int64) {
 	}
 	s.post(s.request, at, at)
 	s.flying++
-}
-
-func (s *sender) write() error {
-	if len(s.out) == 0 {
-		return nil
-	}
-	_, err := s.wire.Write(s.out)
-	s.out = s.out[:0]
-	return err
 }
 
 // answered takes one answer.

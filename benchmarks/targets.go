@@ -127,18 +127,13 @@ func (s *stand) startOn(ctx context.Context, name string, fill func(store string
 			return nil, err
 		}
 	}
-	log := filepath.Join(dir, "log")
 	switch name {
 	case ratchet:
 		conf := filepath.Join(dir, "broker.conf")
 		if err := s.brokerConf(conf, dir, port); err != nil {
 			return nil, err
 		}
-		command := []string{s.binary, "broker", "-c", conf}
-		if s.pprof != "" {
-			command = append(command, "-pprof", s.pprof)
-		}
-		t.process, err = launch(ctx, log, t.addr, nil, command...)
+		t.process, err = s.ours(ctx, t, "broker", "-c", conf)
 	case java540, java497:
 		t.process, err = s.startJava(ctx, name, dir, port)
 	case bareGnet, gnetAppends:
@@ -150,7 +145,7 @@ func (s *stand) startOn(ctx context.Context, name string, fill func(store string
 		if name == gnetAppends {
 			folder = dir
 		}
-		t.process, err = launch(ctx, log, t.addr, []string{boundAddr + "=" + t.addr, boundDir + "=" + folder}, self)
+		t.process, err = launch(ctx, filepath.Join(dir, "log"), t.addr, []string{boundAddr + "=" + t.addr, boundDir + "=" + folder}, self)
 	default:
 		return nil, fmt.Errorf("no target %q", name)
 	}
@@ -160,8 +155,19 @@ func (s *stand) startOn(ctx context.Context, name string, fill func(store string
 	return t, nil
 }
 
-// forget removes what a target that has ended left behind.
-func (s *stand) forget(t *target) { os.RemoveAll(t.dir) }
+// end ends a target and removes what it left behind.
+func (s *stand) end(t *target) {
+	t.kill()
+	os.RemoveAll(t.dir)
+}
+
+// ours starts our binary as a target, or as its name server.
+func (s *stand) ours(ctx context.Context, t *target, args ...string) (*process, error) {
+	if s.pprof != "" {
+		args = append(args, "-pprof", s.pprof)
+	}
+	return launch(ctx, filepath.Join(t.dir, "log"), t.addr, nil, append([]string{s.binary}, args...)...)
+}
 
 // Variables that make this program serve as a bound instead of measuring.
 const (
