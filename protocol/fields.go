@@ -157,35 +157,14 @@ const isMissing = "is missing"
 // ReadHeader fills h, which should be zero, from the command's fields; texts are copied. It fails with a *FieldError if
 // a field is malformed or a required one is missing. Afterwards h equals one that was built by hand.
 func (c *Command) ReadHeader(h Header) error {
-	if err := c.Fields.readTo(h); err != nil {
+	err := c.Fields.Each(func(key, value []byte) error {
+		return h.SetField(unsafe.String(unsafe.SliceData(key), len(key)), value) // SetField does not retain the key
+	})
+	if err != nil {
 		return err
 	}
 	if name := h.Missing(); name != "" {
 		return &FieldError{Field: name, Reason: isMissing}
-	}
-	return nil
-}
-
-// readTo calls SetField with every field.
-func (f *Fields) readTo(h Header) error {
-	set := func(key, value []byte) error {
-		return h.SetField(unsafe.String(unsafe.SliceData(key), len(key)), value) // SetField does not retain the key
-	}
-	x := f.index
-	if !x.complete() {
-		return f.Each(set)
-	}
-	for i := range x.n { // as FieldIndex.each: the most frequent of all loops
-		key, value, escaped := x.field(f.raw, i)
-		var err error
-		if escaped == 0 {
-			err = h.SetField(unsafe.String(unsafe.SliceData(key), len(key)), value)
-		} else {
-			err = eachEscaped(key, value, escaped, set)
-		}
-		if err != nil {
-			return err
-		}
 	}
 	return nil
 }
