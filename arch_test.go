@@ -21,7 +21,7 @@ const module = "github.com/ratchetmq/ratchet/"
 // allowed is every arrow between the project's packages that may be: importer to imported. Arrows go down the page.
 var allowed = map[string][]string{
 	"cmd/ratchet":           {"broker", "namesrv", "inspect", "remoting", "protocol", "message", "internal/config", "internal/vfs"},
-	"ratchettest":           {"broker", "namesrv", "internal/config"},
+	"ratchettest":           {"broker", "namesrv", "internal/config", "internal/freeport"},
 	"broker":                {"processor", "ha", "delay", "store", "store/index", "remoting", "protocol", "message", "internal/config", "internal/state", "internal/vfs", "internal/offset"},
 	"processor":             {"delay", "ha", "store", "store/index", "remoting", "protocol", "message", "internal/config", "internal/state", "internal/offset"},
 	"namesrv":               {"remoting", "protocol", "internal/config", "internal/atomicfile", "internal/vfs"},
@@ -44,7 +44,8 @@ var allowed = map[string][]string{
 	"crash":                 {},
 	"conformance":           {},
 	"conformance/oracle":    {},
-	"benchmarks":            {"protocol", "message", "conformance/oracle"},
+	"benchmarks":            {"protocol", "message", "conformance/oracle", "internal/freeport"},
+	"internal/freeport":     {},
 	"internal/vfs/powercut": {"internal/vfs"},
 }
 

@@ -8,7 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/ratchetmq/ratchet/conformance/oracle"
+	"github.com/ratchetmq/ratchet/internal/freeport"
+
 	"github.com/ratchetmq/ratchet/protocol"
 )
 
@@ -25,7 +26,7 @@ func (s *stand) dev(ctx context.Context, dir string) (*target, string, error) {
 	var ports [2]int
 	for i := range ports {
 		var err error
-		if ports[i], err = oracle.FreePort(); err != nil {
+		if ports[i], err = freeport.Get(); err != nil {
 			return nil, "", err
 		}
 	}

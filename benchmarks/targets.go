@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/ratchetmq/ratchet/internal/freeport"
+
 	"github.com/ratchetmq/ratchet/conformance/oracle"
 )
 
@@ -81,7 +83,7 @@ func newStand(ctx context.Context, dir, binary string) (*stand, error) {
 
 // names starts the name server that brokers of all kinds register at, for clients that need one.
 func (s *stand) names(ctx context.Context) error {
-	port, err := oracle.FreePort()
+	port, err := freeport.Get()
 	if err != nil {
 		return err
 	}
@@ -111,7 +113,7 @@ func (s *stand) room(name string) (*target, int, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, 0, err
 	}
-	port, err := oracle.FreePort()
+	port, err := freeport.Get()
 	return &target{stand: s, name: name, addr: fmt.Sprintf("127.0.0.1:%d", port), dir: dir}, port, err
 }
 

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -23,19 +24,32 @@ func listenAddrs(s *config.Broker) []string {
 // vipDistance is how far below the broker's port clients look for the second one.
 const vipDistance = 2
 
-// choosePort replaces port 0 by one that is free, since messages are stored with the port in their ids before anybody
-// listens.
-func choosePort(s *config.Broker) error {
+// choosePort replaces port 0 by one that is free, since messages are stored with the port in their ids before anybody is
+// served. It listens there at once, on the second port, too, so that nobody else takes them meanwhile.
+func choosePort(s *config.Broker) ([]net.Listener, error) {
 	if s.Port != 0 {
-		return nil
+		return nil, nil
 	}
-	l, err := net.Listen("tcp", net.JoinHostPort(s.BindAddr, "0"))
-	if err != nil {
-		return fmt.Errorf("listenPort: %w", err)
+	chosen := *s
+	for range 100 { // in vain when the second one is taken
+		first, err := net.Listen("tcp", listenAddrs(s)[0])
+		if err != nil {
+			return nil, fmt.Errorf("listenPort: %w", err)
+		}
+		chosen.Port = first.Addr().(*net.TCPAddr).Port
+		listeners := []net.Listener{first}
+		if addrs := listenAddrs(&chosen); len(addrs) > 1 {
+			second, err := net.Listen("tcp", addrs[1])
+			if err != nil {
+				_ = first.Close()
+				continue
+			}
+			listeners = append(listeners, second)
+		}
+		s.Port = chosen.Port
+		return listeners, nil
 	}
-	defer l.Close()
-	s.Port = l.Addr().(*net.TCPAddr).Port
-	return nil
+	return nil, errors.New("listenPort: no port is free together with the one two below")
 }
 
 // numbered is the advertised address as it goes into message ids: as a number.

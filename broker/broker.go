@@ -53,10 +53,10 @@ type Broker struct {
 
 	replication replication
 
-	addr    string // advertised
-	anyPort bool   // the system chose the port, and may choose that of HA, too
-	done    chan struct{}
-	err     error // how it ended; set before done is closed
+	addr   string         // advertised
+	chosen []net.Listener // on the ports that the system chose, which may choose that of HA, too
+	done   chan struct{}
+	err    error // how it ended; set before done is closed
 }
 
 // Start runs a broker until ctx is done. It returns when the broker can be used: its data is recovered, it listens, and
@@ -104,8 +104,8 @@ func (b *Broker) Wait() error {
 // build makes the parts, bottom up. What it has opened when it fails is closed by closeFiles.
 func (b *Broker) build(c Config) error {
 	s := c.Settings
-	b.anyPort = s.Port == 0
-	if err := choosePort(s); err != nil {
+	var err error
+	if b.chosen, err = choosePort(s); err != nil {
 		return err
 	}
 	host, err := advertisedHost(s)

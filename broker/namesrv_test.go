@@ -74,30 +74,15 @@ func TestScenario4_11(t *testing.T) {
 
 // Old clients use a second port, two below the first.
 func TestVIPPort(t *testing.T) {
-	port := freePortWithVIP(t)
-	p := newPeer(t, "listenPort="+strconv.Itoa(port), "vipPortEnable=true")
+	p := newPeer(t, "listenPort=0", "vipPortEnable=true")
+	host, port, err := net.SplitHostPort(p.broker.Addr)
+	require.NoError(t, err)
+	first, err := strconv.Atoi(port)
+	require.NoError(t, err)
 	p.createTopic("T", 1)
 	frame := protocol.AppendRequest(nil, protocol.JSON, protocol.SendMessageV2, 1, false, sendHeader("T", 0), nil, []byte("x"))
-	answer := exchange(t, net.JoinHostPort("127.0.0.1", strconv.Itoa(port-2)), frame)
+	answer := exchange(t, net.JoinHostPort(host, strconv.Itoa(first-2)), frame)
 	require.Equal(t, int32(protocol.Success), answer.Code, answer.Remark)
-}
-
-// freePortWithVIP is a port that is free together with the one two below it.
-func freePortWithVIP(t *testing.T) int {
-	t.Helper()
-	for range 100 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		port := l.Addr().(*net.TCPAddr).Port
-		vip, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port-2)))
-		l.Close()
-		if err == nil {
-			vip.Close()
-			return port
-		}
-	}
-	t.Fatal("no two ports are free")
-	return 0
 }
 
 // Topic and group names of the longest kind, and one more.

@@ -121,8 +121,12 @@ func (b *Broker) serverConfig(s *config.Broker) remoting.ServerConfig {
 	lanes[processor.LanePull] = remoting.LaneConfig{Name: "pull", Workers: workers(s.PullWorkers), Queue: s.PullQueue}
 	lanes[processor.LaneClient] = remoting.LaneConfig{Name: "client", Workers: workers(0), Queue: s.BeatQueue}
 	lanes[processor.LaneAdmin] = remoting.LaneConfig{Name: "admin", Workers: workers(0), Queue: s.SendQueue}
+	var addrs []string
+	if b.chosen == nil {
+		addrs = listenAddrs(s)
+	}
 	return remoting.ServerConfig{
-		Addrs: listenAddrs(s), Handler: b.processor, Lanes: lanes, LaneOf: processor.LaneOf,
+		Addrs: addrs, Listeners: b.chosen, Handler: b.processor, Lanes: lanes, LaneOf: processor.LaneOf,
 		IdleTimeout: s.IdleTimeout, OnClose: b.processor.ConnClosed, Logger: b.log,
 	}
 }
@@ -160,6 +164,9 @@ func (b *Broker) closeFiles() error {
 	}
 	if b.replication.listener != nil {
 		_ = b.replication.listener.Close() // it is closed already, unless the broker never ran
+	}
+	for _, l := range b.chosen {
+		_ = l.Close() // as well
 	}
 	return errors.Join(errs...)
 }

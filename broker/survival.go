@@ -36,7 +36,7 @@ func (b *Broker) openReplication(c Config, host string) (err error) {
 		return err
 	}
 	port := s.HAPort
-	if port == 0 && !b.anyPort {
+	if port == 0 && b.chosen == nil {
 		port = s.Port + 1
 	}
 	listen := func(port int) (net.Listener, error) {

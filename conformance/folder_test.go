@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ratchetmq/ratchet/internal/freeport"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/ratchetmq/ratchet/conformance/oracle"
@@ -73,7 +75,7 @@ func (n namesrvOnly) Down() <-chan struct{} { return n.server.Down() }
 // startNamesrv starts our name server, or with a version the Java one. It ends with the test.
 func startNamesrv(t *testing.T, dir, version string) namesrvOnly {
 	t.Helper()
-	port, err := oracle.FreePort()
+	port, err := freeport.Get()
 	require.NoError(t, err)
 	n := namesrvOnly{address: fmt.Sprintf("127.0.0.1:%d", port)}
 	conf := filepath.Join(dir, "namesrv.conf")
@@ -101,7 +103,7 @@ func startNamesrv(t *testing.T, dir, version string) namesrvOnly {
 // newFolder makes an empty folder below dir for brokers that register at the name server.
 func newFolder(t *testing.T, dir, version string, namesrv Target, more ...any) *folder {
 	t.Helper()
-	port, err := oracle.FreePort()
+	port, err := freeport.Get()
 	require.NoError(t, err)
 	f := &folder{
 		dir: dir, version: version, port: port, address: fmt.Sprintf("127.0.0.1:%d", port), namesrv: namesrv,

@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ratchetmq/ratchet/internal/freeport"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/ratchetmq/ratchet/conformance/oracle"
@@ -36,7 +38,7 @@ func newBenched(b *testing.B, dir, name, namesrv string, id int) *benched {
 	b.Helper()
 	binary, err := ratchetBinary()
 	require.NoError(b, err)
-	port, err := oracle.FreePort()
+	port, err := freeport.Get()
 	require.NoError(b, err)
 	home := filepath.Join(dir, fmt.Sprint(name, id))
 	require.NoError(b, os.MkdirAll(home, 0o755))
@@ -63,7 +65,7 @@ func benchNamesrv(b *testing.B, dir string) string {
 	b.Helper()
 	binary, err := ratchetBinary()
 	require.NoError(b, err)
-	port, err := oracle.FreePort()
+	port, err := freeport.Get()
 	require.NoError(b, err)
 	conf := filepath.Join(dir, "namesrv.conf")
 	require.NoError(b, oracle.WriteConf(conf, "listenPort", port))

@@ -15,9 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ratchetmq/ratchet/internal/freeport"
+
 	"github.com/stretchr/testify/require"
 
-	"github.com/ratchetmq/ratchet/conformance/oracle"
 	"github.com/ratchetmq/ratchet/protocol"
 )
 
@@ -136,7 +137,7 @@ func TestHostileMaster(t *testing.T) {
 		frame(end, 12, "\x00\x00\x00\x72\xda\xa3\x20\xa700"), frame(end, 114, record[:100]+strings.Repeat("\xff", 14)),
 		frame(end, 114, record[:60]+"\x01"+record[61:]),
 	}
-	port, err := oracle.FreePort()
+	port, err := freeport.Get()
 	require.NoError(t, err)
 	ln, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", itoa(port)))
 	require.NoError(t, err)

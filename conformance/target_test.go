@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ratchetmq/ratchet/internal/freeport"
+
 	"github.com/ratchetmq/ratchet/conformance/oracle"
 )
 
@@ -90,11 +92,11 @@ func startRatchet(dir string, strict bool) (Target, error) {
 	if err != nil {
 		return nil, err
 	}
-	namesrv, err := oracle.FreePort()
+	namesrv, err := freeport.Get()
 	if err != nil {
 		return nil, err
 	}
-	broker, err := oracle.FreePort()
+	broker, err := freeport.Get()
 	if err != nil {
 		return nil, err
 	}
@@ -127,11 +129,11 @@ type javaTarget struct {
 }
 
 func startJava(dir, version string, strict bool) (Target, error) {
-	nport, err := oracle.FreePort()
+	nport, err := freeport.Get()
 	if err != nil {
 		return nil, err
 	}
-	bport, err := oracle.FreePort()
+	bport, err := freeport.Get()
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ratchetmq/ratchet/internal/freeport"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/ratchetmq/ratchet/conformance/oracle"
@@ -91,7 +93,7 @@ func newPartition(t *testing.T) *partition {
 	binary, err := buildOnce()
 	require.NoError(t, err)
 	dir := t.TempDir()
-	port, err := oracle.FreePort()
+	port, err := freeport.Get()
 	require.NoError(t, err)
 	conf := filepath.Join(dir, "namesrv.conf")
 	require.NoError(t, oracle.WriteConf(conf, "listenPort", port))

@@ -5,7 +5,6 @@ package crash
 import (
 	"bufio"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ratchetmq/ratchet/internal/freeport"
 
 	"github.com/stretchr/testify/require"
 )
@@ -64,10 +65,10 @@ func prepareServer(t *testing.T, args ...string) *server {
 }
 
 func freeAddr(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	t.Helper()
+	addr, err := freeport.Addr()
 	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().String()
+	return addr
 }
 
 // start runs the server and returns when it says that it is ready.

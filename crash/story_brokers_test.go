@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ratchetmq/ratchet/internal/freeport"
+
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
@@ -39,7 +41,7 @@ type storyBroker struct {
 // startNameServer starts the name server of the kind, in dir, and returns its address.
 func startNameServer(t *testing.T, kind storyKind, dir string) string {
 	t.Helper()
-	port, err := oracle.FreePort()
+	port, err := freeport.Get()
 	require.NoError(t, err)
 	conf, log := filepath.Join(dir, "namesrv.conf"), filepath.Join(dir, "namesrv.log")
 	require.NoError(t, oracle.WriteConf(conf,
@@ -66,7 +68,7 @@ func startNameServer(t *testing.T, kind storyKind, dir string) string {
 // newStoryBroker prepares a broker; id 0 is the master. One with a disk keeps its store there.
 func newStoryBroker(t *testing.T, kind storyKind, namesrv, name string, id int, home string, d *disk) *storyBroker {
 	t.Helper()
-	port, err := oracle.FreePort()
+	port, err := freeport.Get()
 	require.NoError(t, err)
 	b := &storyBroker{
 		t: t, kind: kind, name: name, id: id, home: home, store: filepath.Join(home, "store"), disk: d,

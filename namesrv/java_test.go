@@ -5,7 +5,6 @@ package namesrv
 import (
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -15,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ratchetmq/ratchet/internal/freeport"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -52,23 +53,6 @@ func javaLib(t testing.TB, version string) string {
 	return lib
 }
 
-// freePort returns a port that a broker may listen on, with the one two below for its second listener. It is outside of
-// the range from which the system takes ports for outgoing connections: the broker binds it only seconds later.
-func freePort(t testing.TB) int {
-	t.Helper()
-	free := func(port int) bool {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		return err == nil && l.Close() == nil
-	}
-	for range 1000 {
-		if port := 10_240 + rand.IntN(20_000); free(port) && free(port-2) {
-			return port
-		}
-	}
-	require.Fail(t, "no free ports")
-	return 0
-}
-
 const logback = `<configuration>
   <appender name="out" class="ch.qos.logback.core.ConsoleAppender"><encoder><pattern>%d %-5p %c - %m%n</pattern></encoder></appender>
   <root level="WARN"><appender-ref ref="out"/></root>
@@ -77,10 +61,12 @@ const logback = `<configuration>
 
 func newJavaBroker(t testing.TB, version, namesrvAddr string, extra ...string) *javaBroker {
 	t.Helper()
-	dir, port := t.TempDir(), freePort(t)
+	dir := t.TempDir()
+	port, err := freeport.Get()
+	require.NoError(t, err)
 	conf := append([]string{
 		"brokerClusterName=javaCluster", "brokerName=java-a", "brokerId=0", "brokerIP1=127.0.0.1", "brokerIP2=127.0.0.1",
-		"namesrvAddr=" + namesrvAddr, fmt.Sprintf("listenPort=%d", port), fmt.Sprintf("haListenPort=%d", freePort(t)),
+		"namesrvAddr=" + namesrvAddr, fmt.Sprintf("listenPort=%d", port), fmt.Sprintf("haListenPort=%d", port+1),
 		"registerNameServerPeriod=10000", "storePathRootDir=" + dir + "/store", "storePathCommitLog=" + dir + "/store/commitlog",
 		"mappedFileSizeCommitLog=4194304", "mappedFileSizeConsumeQueue=20000", "maxHashSlotNum=1000", "maxIndexNum=4000",
 		"mappedFileSizeTimerLog=1048576", "diskMaxUsedSpaceRatio=95",

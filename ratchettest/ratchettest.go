@@ -15,9 +15,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/ratchetmq/ratchet/internal/freeport"
 
 	"github.com/ratchetmq/ratchet/broker"
 	"github.com/ratchetmq/ratchet/internal/config"
@@ -41,7 +44,11 @@ func Start(t testing.TB, settings ...string) *Broker {
 	t.Helper()
 	b := &Broker{t: t, dir: t.TempDir(), settings: settings}
 	b.startNamesrv()
-	b.start("0")
+	port, err := freeport.Get() // not any: Restart finds it free
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.start(strconv.Itoa(port))
 	t.Cleanup(func() { b.Stop() })
 	return b
 }

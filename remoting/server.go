@@ -18,8 +18,9 @@ import (
 
 // ServerConfig describes a Server. Zero values stand for the defaults named here.
 type ServerConfig struct {
-	Addrs   []string // where to listen, "127.0.0.1:10911"; port 0 lets the system choose
-	Handler Handler  // required
+	Addrs     []string       // where to listen, "127.0.0.1:10911"; port 0 lets the system choose
+	Listeners []net.Listener // of who needs to know the ports before Run, which takes them over
+	Handler   Handler        // required
 
 	// Lanes are the classes of work, LaneOf says into which one (index) a request code goes. Requests of one connection
 	// in one lane are handled in the order they came, one at a time; all else runs in parallel. Without Lanes there is
@@ -86,7 +87,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	if cfg.Handler == nil {
 		return nil, errors.New("server has no handler")
 	}
-	if len(cfg.Addrs) == 0 {
+	if len(cfg.Addrs)+len(cfg.Listeners) == 0 {
 		return nil, errors.New("server has no address to listen on")
 	}
 	if len(cfg.Lanes) == 0 {
@@ -131,7 +132,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 // Ready is closed when the server listens on all its addresses.
 func (s *Server) Ready() <-chan struct{} { return s.ready }
 
-// Addrs are the addresses listened on, in the order of the configuration, with the ports that the system chose. It waits
+// Addrs are the addresses listened on, those of Listeners first, with the ports that the system chose. It waits
 // until they are known; nil if Run failed before.
 func (s *Server) Addrs() []netip.AddrPort {
 	select {
@@ -199,7 +200,7 @@ func (s *Server) Run(ctx context.Context) error {
 		return errors.New("server ran before")
 	}
 	defer close(s.done)
-	listeners, err := listen(ctx, s.cfg.Addrs)
+	listeners, err := listen(ctx, s.cfg.Listeners, s.cfg.Addrs)
 	if err != nil {
 		return err
 	}
@@ -271,9 +272,9 @@ func (s *Server) serve(ctx context.Context, listeners []net.Listener, giveUp con
 	return loops.Wait()
 }
 
-func listen(ctx context.Context, addrs []string) ([]net.Listener, error) {
+// listen listens on more addresses; with an error it leaves none open.
+func listen(ctx context.Context, listeners []net.Listener, addrs []string) ([]net.Listener, error) {
 	var lc net.ListenConfig
-	var listeners []net.Listener
 	for _, addr := range addrs {
 		ln, err := lc.Listen(ctx, "tcp", addr)
 		if err != nil {

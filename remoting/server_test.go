@@ -57,8 +57,13 @@ func TestPipelinedRequestsOfOneLaneAreAnsweredInOrder(t *testing.T) {
 }
 
 func TestServerListensOnSeveralAddresses(t *testing.T) {
-	ts := startServer(t, ServerConfig{Handler: echoes, Addrs: []string{"127.0.0.1:0", "127.0.0.1:0"}})
-	require.Len(t, ts.Addrs(), 2)
+	open, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ts := startServer(t, ServerConfig{
+		Handler: echoes, Listeners: []net.Listener{open}, Addrs: []string{"127.0.0.1:0", "127.0.0.1:0"},
+	})
+	require.Len(t, ts.Addrs(), 3)
+	require.Equal(t, open.Addr().String(), ts.Addrs()[0].String())
 	for _, a := range ts.Addrs() {
 		p := dialRaw(t, a.String())
 		p.write(frame(echo, 1, false, "x"))

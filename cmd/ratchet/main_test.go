@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ratchetmq/ratchet/internal/freeport"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -35,10 +37,9 @@ func ratchet(t *testing.T, args ...string) *exec.Cmd {
 
 func freeAddr(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, err := freeport.Addr()
 	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().String()
+	return addr
 }
 
 // ready starts a command and waits until it says that it is.

@@ -6,10 +6,7 @@ package oracle
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -126,41 +123,4 @@ func WriteConf(path string, pairs ...any) error {
 		fmt.Fprintf(&b, "%v=%v\n", pairs[i], pairs[i+1])
 	}
 	return os.WriteFile(path, []byte(b.String()), 0o644)
-}
-
-// given are the ports that FreePort has given out, to servers that may not listen yet.
-var given struct {
-	sync.Mutex
-	ports map[int]bool
-}
-
-// FreePort returns a port p such that p-2, p and p+1 are free as well: a Java broker takes all three. It is below those
-// that the system gives to outgoing connections, so that nobody has it while a server is down for a moment; and it gives no
-// port out twice.
-func FreePort() (int, error) {
-	given.Lock()
-	defer given.Unlock()
-	for range 100 {
-		port, free := 10_000+rand.IntN(22_000), true
-		ports := []int{port - 2, port, port + 1}
-		for _, p := range ports {
-			if given.ports[p] {
-				free = false
-			} else if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", p)); err == nil {
-				l.Close()
-			} else {
-				free = false
-			}
-		}
-		if free {
-			if given.ports == nil {
-				given.ports = map[int]bool{}
-			}
-			for _, p := range ports {
-				given.ports[p] = true
-			}
-			return port, nil
-		}
-	}
-	return 0, errors.New("no free ports")
 }
