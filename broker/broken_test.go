@@ -67,7 +67,7 @@ func stopped(b *broker.Broker) <-chan struct{} {
 // perm is what a topic's route allows.
 func (p *peer) perm(names, topic string) int32 {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
 	resp, err := p.client.Call(ctx, names, protocol.GetRouteInfoByTopic, &protocol.GetRouteInfoRequest{Topic: topic}, nil, nil)
 	require.NoError(p.t, err)

@@ -40,7 +40,7 @@ func join(t *testing.T, b *ratchettest.Broker) *peer {
 // call returns whatever the broker answers.
 func (p *peer) call(code protocol.RequestCode, h protocol.Header, body []byte) *remoting.Response {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
 	resp, err := p.client.Call(ctx, p.broker.Addr, code, h, nil, body)
 	require.NoError(p.t, err)

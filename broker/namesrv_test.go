@@ -38,7 +38,7 @@ func secondNameServer(t *testing.T) (addr string) {
 // routed says whether a name server knows the way to a topic.
 func (p *peer) routed(addr, topic string) bool {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
 	resp, err := p.client.Call(ctx, addr, protocol.GetRouteInfoByTopic, &protocol.GetRouteInfoRequest{Topic: topic}, nil, nil)
 	require.NoError(p.t, err)

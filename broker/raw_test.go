@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	waitLimit = 10 * time.Second
+	waitLimit = 30 * time.Second
 	waitStep  = 5 * time.Millisecond
 )
 

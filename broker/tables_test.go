@@ -15,7 +15,7 @@ import (
 // table asks for a whole table as a replica of ours does, which has the state with that mark.
 func (p *peer) table(code protocol.RequestCode, h protocol.Header, has string) (*remoting.Response, string) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
 	extra := []protocol.KV{{Key: protocol.FieldUnless, Value: has}}
 	resp, err := p.client.Call(ctx, p.broker.Addr, code, h, extra, nil)

@@ -136,7 +136,7 @@ func TestMalformedInputClosesItsConnectionOnly(t *testing.T) {
 		p := dialRaw(t, ts.addr)
 		_, _ = p.Write(in)
 		start := time.Now()
-		require.True(t, p.closedWithin(time.Second), "%s: still open after %s", name, time.Since(start))
+		require.True(t, p.closedWithin(soon), "%s: still open after %s", name, time.Since(start))
 		neighbour.write(frame(echo, 1, false, name))
 		require.Equal(t, name, string(neighbour.read().Body))
 	}
@@ -151,7 +151,7 @@ func TestStrayProtocolsAreNamedInTheLog(t *testing.T) {
 		ts := startServer(t, ServerConfig{Handler: echoes})
 		p := dialRaw(t, ts.addr)
 		p.write([]byte(in))
-		require.True(t, p.closedWithin(time.Second))
+		require.True(t, p.closedWithin(soon))
 		require.Contains(t, ts.log.String(), want)
 		require.Contains(t, ts.log.String(), p.local().String())
 		require.NoError(t, ts.stop())
@@ -240,7 +240,7 @@ func TestHalfClosedSocketIsNoticed(t *testing.T) {
 	case <-time.After(soon):
 		t.Fatal("not noticed")
 	}
-	require.True(t, p.closedWithin(time.Second))
+	require.True(t, p.closedWithin(soon))
 	require.Zero(t, ts.Stats().Connections)
 }
 
