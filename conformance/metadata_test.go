@@ -241,7 +241,7 @@ func testJavaSlave(t *testing.T, version string) {
 	require.Eventually(t, func() bool { // the tables come one after the other
 		taken.tables(t, slave)
 		return missing(given.topics, taken.topics) == nil && missing(given.groups, taken.groups) == nil
-	}, 10*time.Second, 200*time.Millisecond, "topics and groups of the slave")
+	}, time.Minute, 200*time.Millisecond, "topics and groups of the slave")
 	for name, c := range given.topics {
 		require.Equal(t, normalTopic(c), normalTopic(taken.topics[name]))
 	}

@@ -61,7 +61,7 @@ func testJavaNameServer(t *testing.T, version string) {
 	}
 	gone := func(topic, what string) {
 		t.Helper()
-		require.Eventually(t, func() bool { return len(brokers(topic)) == 0 }, 5*time.Second, 20*time.Millisecond, what)
+		require.Eventually(t, func() bool { return len(brokers(topic)) == 0 }, 20*time.Second, 20*time.Millisecond, what)
 	}
 
 	f.give(t, ratchet)

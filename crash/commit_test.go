@@ -4,7 +4,6 @@ package crash
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -38,7 +37,7 @@ func TestKill9Commits(t *testing.T) {
 		}
 		w.Close()
 		if round%3 == 2 {
-			s.stop(5 * time.Second)
+			s.stop()
 		} else {
 			s.kill9()
 		}

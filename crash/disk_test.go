@@ -113,6 +113,6 @@ func (d *disk) remount() {
 		var err error
 		out, err = exec.Command("umount", d.dir).CombinedOutput()
 		return err == nil
-	}, 10*time.Second, 20*time.Millisecond, "%s is still in use: %s", d.dir, out)
+	}, time.Minute, 20*time.Millisecond, "%s is still in use: %s", d.dir, out)
 	d.mount()
 }

@@ -97,7 +97,7 @@ func TestHostile(t *testing.T) {
 	for _, addr := range []string{s.broker, s.namesrv} {
 		for name, frame := range hostileFrames {
 			t.Run(name, func(t *testing.T) {
-				c, err := net.DialTimeout("tcp", addr, 3*time.Second)
+				c, err := net.DialTimeout("tcp", addr, 10*time.Second)
 				require.NoError(t, err)
 				defer c.Close()
 				_, err = c.Write(frame)
@@ -113,12 +113,12 @@ func TestHostile(t *testing.T) {
 	idle(t, s)
 	stop()
 	require.Less(t, s.rss(), before+(200<<20), "memory has grown")
-	s.stop(5 * time.Second)
+	s.stop()
 }
 
 // requireRefused demands that the peer closes, or answers with an error code.
 func requireRefused(t *testing.T, c net.Conn) {
-	require.NoError(t, c.SetReadDeadline(time.Now().Add(3*time.Second)))
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(20*time.Second)))
 	head := make([]byte, 4)
 	if _, err := io.ReadFull(c, head); err != nil {
 		require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "neither closed nor answered")
@@ -149,7 +149,7 @@ func fuzzFrames(t *testing.T, s *server) {
 		for range 1 + rand.IntN(6) {
 			frame[4+rand.IntN(len(frame)-4)] = byte(rand.Uint32())
 		}
-		c, err := net.DialTimeout("tcp", s.broker, 3*time.Second)
+		c, err := net.DialTimeout("tcp", s.broker, 10*time.Second)
 		require.NoError(t, err)
 		_, err = c.Write(frame)
 		require.NoError(t, err)
@@ -159,13 +159,13 @@ func fuzzFrames(t *testing.T, s *server) {
 
 // closeHalf shuts the writing side down in the middle of a frame.
 func closeHalf(t *testing.T, s *server) {
-	c, err := net.DialTimeout("tcp", s.broker, 3*time.Second)
+	c, err := net.DialTimeout("tcp", s.broker, 10*time.Second)
 	require.NoError(t, err)
 	defer c.Close()
 	_, err = c.Write(words(100, 50))
 	require.NoError(t, err)
 	require.NoError(t, c.(*net.TCPConn).CloseWrite())
-	require.NoError(t, c.SetReadDeadline(time.Now().Add(5*time.Second)))
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(20*time.Second)))
 	_, err = c.Read(make([]byte, 1))
 	require.ErrorIs(t, err, io.EOF)
 }
@@ -174,7 +174,7 @@ func closeHalf(t *testing.T, s *server) {
 func trickle(t *testing.T, s *server) {
 	before := s.rss()
 	for range 200 {
-		c, err := net.DialTimeout("tcp", s.broker, 3*time.Second)
+		c, err := net.DialTimeout("tcp", s.broker, 10*time.Second)
 		require.NoError(t, err)
 		defer c.Close()
 		_, err = c.Write(append(words(16<<20-8, 1000), make([]byte, 100)...))

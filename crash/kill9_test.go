@@ -66,7 +66,7 @@ func TestKill9(t *testing.T) {
 				verify(t, s, l, topic)
 			}
 			require.NotEmpty(t, l.acked)
-			s.stop(5 * time.Second)
+			s.stop()
 			s.check()
 			t.Logf("%d messages acknowledged, %d stored", len(l.acked), len(l.seen))
 		})

@@ -74,7 +74,7 @@ func TestMillion(t *testing.T) {
 		took.Round(time.Millisecond), half>>20, peak>>20)
 	require.Less(t, peak, half+half/4+(32<<20), "memory grows with the number of messages")
 	require.Less(t, peak, int64(400<<20))
-	s.stop(5 * time.Second)
+	s.stop()
 }
 
 func sendMany(t *testing.T, addr, topic string, producer int) {

@@ -106,7 +106,7 @@ func (c *powerStore) live(first, cycles int) {
 		c.verify(cut)
 	}
 	c.awaitDelayed()
-	c.server.stop(10 * time.Second)
+	c.server.stop()
 }
 
 // start starts the broker and waits until it is open, which a slow disk can make later than its start.
@@ -224,7 +224,7 @@ func (c *powerStore) duringStop(a *load) (time.Time, string) {
 func (c *powerStore) afterStop(a *load) (time.Time, string) {
 	c.await(20*time.Millisecond, 700*time.Millisecond)
 	a.over.Store(true)
-	c.server.stop(10 * time.Second)
+	c.server.stop()
 	a.work.Wait()
 	c.cut(nil)
 	return time.Time{}, "true"

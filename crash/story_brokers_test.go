@@ -208,7 +208,7 @@ func (b *storyBroker) cutPower() {
 // still hold the dead file system, and then the old device would only give that again.
 func (d *disk) powerBack() {
 	d.t.Helper()
-	require.Eventually(d.t, func() bool { return exec.Command("umount", d.dir).Run() == nil }, 10*time.Second, 20*time.Millisecond,
+	require.Eventually(d.t, func() bool { return exec.Command("umount", d.dir).Run() == nil }, time.Minute, 20*time.Millisecond,
 		"%s is still in use", d.dir)
 	run(d.t, "losetup", "--detach", d.device) // as soon as nobody has it
 	d.device = run(d.t, "losetup", "--find", "--show", filepath.Join(filepath.Dir(d.dir), "image"))
