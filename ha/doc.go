@@ -10,6 +10,8 @@
 //	pull.go       takes another broker's log: compares what both have, appends what is new
 //	follow.go     the slave's loop around it
 //	lead.go       what a master does before it opens, and when a replica that has more comes back
+//	heal.go       puts what was lost back into its place
+//	gaps.go       tells of the places that are kept free, and learns of them
 //	peers.go      which other brokers of the group there are, and what they say of themselves
 //	memory.go     what must be known after a crash
 //	metadata.go   topics, groups, consumer and delay offsets of another broker

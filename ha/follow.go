@@ -133,7 +133,7 @@ func (f *Follower) once(ctx context.Context) error {
 			f.waits(nil)
 		},
 	}
-	err = p.pull(ctx, haAddr, f.begin(&peer), -1)
+	err = f.pull(ctx, p, haAddr, &peer)
 	var fork *Fork
 	if errors.As(err, &fork) {
 		return f.cut(fork, &peer)

@@ -4,23 +4,48 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ratchetmq/ratchet/internal/offset"
+	"github.com/ratchetmq/ratchet/message"
 	"github.com/ratchetmq/ratchet/store"
 )
+
+// healAll fetches what belongs into the gaps of this log from all slaves that have some of it.
+func (l *Leader) healAll(ctx context.Context, peers []Peer) error {
+	for i := range peers {
+		if peers[i].Err != nil || peers[i].Status.Role != slaveRole {
+			continue
+		}
+		err := l.heal(ctx, &peers[i])
+		if errors.Is(err, ErrDiverged) || errors.Is(err, message.ErrCorrupt) {
+			// It has nothing for the gap, and may not be the one that asks: that one is judged by Shares, or by itself.
+			l.log.Error("a gap is not filled from a broker whose log is another", "addr", peers[i].Addr, "err", err)
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("heal from %s: %w", peers[i].Addr, err)
+		}
+	}
+	return nil
+}
 
 // heal fetches from a slave what belongs into a gap of this log: what this broker had lost, and the slave still has. The
 // gap is filled from its beginning, in the very places, and consumers that have not come so far get the messages.
 func (l *Leader) heal(ctx context.Context, slave *Peer) error {
 	for _, gap := range l.opts.Store.Gaps().Log {
-		if slave.end() <= gap.From || offset.Physical(slave.Status.Low) > gap.From || slave.keepsFree(gap.From) {
+		to := min(slave.end(), endOf(gap, slave.gaps()))
+		if to <= gap.From || offset.Physical(slave.Status.Low) > gap.From {
 			continue
 		}
-		to := min(slave.end(), gap.To)
 		l.log.Info("filling a gap", "addr", slave.Addr, "from", int64(gap.From), "to", int64(to))
-		if err := l.puller(slave).refill(ctx, slave.Status.HAAddr, gap, to); err != nil {
+		before := l.opts.Store.GapChanges()
+		if err := l.puller(slave).refill(ctx, slave.Status.HAAddr, gap, to, false); err != nil {
 			return err
+		}
+		if l.opts.Store.GapChanges() == before {
+			continue // the slave has copied it
 		}
 		if err := l.opts.Metadata.Merge(ctx, slave.Addr); err != nil {
 			return err
@@ -30,14 +55,18 @@ func (l *Leader) heal(ctx context.Context, slave *Peer) error {
 	return nil
 }
 
-// keepsFree says whether the slave has the same gap: it followed this broker over it.
-func (p *Peer) keepsFree(at offset.Physical) bool {
-	for _, gap := range p.Status.Gaps {
-		if gap.From <= int64(at) && int64(at) < gap.To {
-			return true
-		}
+// gaps are the places that a broker of ours keeps free in its log: lost, or copied from its master.
+func (p *Peer) gaps() []store.Span {
+	list := make([]store.Span, len(p.Status.Gaps))
+	for i, gap := range p.Status.Gaps {
+		list[i] = store.Span{From: offset.Physical(gap.From), To: offset.Physical(gap.To)}
 	}
-	return false
+	return list
+}
+
+// keepsFree says whether it has a gap at a position.
+func (p *Peer) keepsFree(at offset.Physical) bool {
+	return slices.ContainsFunc(p.gaps(), func(g store.Span) bool { return g.From <= at && at < g.To })
 }
 
 // check compares this log with the one at addr, up to at and as far back as a window, and changes nothing.
@@ -47,20 +76,20 @@ func (p *puller) check(ctx context.Context, addr string, low, at offset.Physical
 		return err
 	}
 	compare := p.store.Compare(from)
-	return p.read(ctx, addr, from, at, func(_ offset.Physical, b []byte) error { return agree(compare, b) })
+	return p.read(ctx, addr, from, at, compare, func(_ offset.Physical, b []byte) error { return agree(compare, b) })
 }
 
 // refill puts the bytes that the broker at addr has in [gap.From, to) into the gap, after it has compared what stands
-// before.
-func (p *puller) refill(ctx context.Context, addr string, gap store.Span, to offset.Physical) error {
+// before. known: that broker is known to have no gap there itself.
+func (p *puller) refill(ctx context.Context, addr string, gap store.Span, to offset.Physical, known bool) error {
 	from, err := p.store.FirstRecord(max(p.store.Low(), gap.From-firstWindow))
 	if err != nil {
 		return err
 	}
 	from = min(from, gap.From)
 	compare := p.store.Compare(from)
-	fill := p.store.RefillStream(gap.From)
-	return p.read(ctx, addr, from, to, func(at offset.Physical, b []byte) error {
+	fill := p.store.RefillStream(gap.From, known)
+	return p.read(ctx, addr, from, to, compare, func(at offset.Physical, b []byte) error {
 		if n := min(int64(len(b)), int64(gap.From-at)); n > 0 {
 			if err := agree(compare, b[:n]); err != nil {
 				return err
@@ -71,8 +100,10 @@ func (p *puller) refill(ctx context.Context, addr string, gap store.Span, to off
 	})
 }
 
-// read hands the bytes [from, to) of the log at addr to take, in order.
-func (p *puller) read(ctx context.Context, addr string, from, to offset.Physical, take func(offset.Physical, []byte) error) error {
+// read hands the bytes [from, to) of the log at addr to take, in order, and lets a comparison know of its gaps.
+func (p *puller) read(
+	ctx context.Context, addr string, from, to offset.Physical, compare *store.Comparison, take func(offset.Physical, []byte) error,
+) error {
 	conn, hangUp, err := p.connect(ctx, addr)
 	if err != nil {
 		return err
@@ -96,6 +127,14 @@ func (p *puller) read(ctx context.Context, addr string, from, to offset.Physical
 		in, err := f.next()
 		if err != nil {
 			return errors.Join(err, ctx.Err())
+		}
+		if in.kind == frameGaps {
+			told, err := readPlaces(in.body)
+			if err != nil {
+				return err
+			}
+			compare.Pass(slices.Concat(told.Gaps, told.Damaged))
+			continue
 		}
 		if in.kind != frameLog || in.at != next {
 			return fmt.Errorf("%w: kind %d for %d, %d is due", errFrame, in.kind, in.at, next)

@@ -33,6 +33,7 @@ const (
 const (
 	frameLog    = 1 // bytes of the log; none: a heartbeat
 	frameTables = 2 // topics, groups or offsets of the master have changed
+	frameGaps   = 3 // what of its log the sender does not have, as JSON: before the log, and when that has changed
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/ratchetmq/ratchet/internal/offset"
-	"github.com/ratchetmq/ratchet/message"
 	"github.com/ratchetmq/ratchet/store"
 )
 
@@ -130,7 +129,9 @@ func (l *Leader) Prepare(ctx context.Context) (exposed bool, err error) {
 		d := Decide(own, others, time.Since(began), l.opts.Limit, forced)
 		switch d.Action {
 		case Open:
-			err = l.merge(ctx, peers)
+			if err = l.merge(ctx, peers); err == nil && !forced {
+				err = l.healAll(ctx, peers) // consumers that come first must not step over what can be had
+			}
 			if err == nil || forced || time.Since(began) >= l.opts.Limit {
 				return l.open(ctx, own, peers, d)
 			}
@@ -378,19 +379,8 @@ func (l *Leader) Shares(ctx context.Context, who Reader) error {
 	if who.Own && !slices.ContainsFunc(peers, func(p Peer) bool { return p.Addr == who.Addr }) {
 		peers = append(peers, l.opts.Peers.Ask(ctx, who.Addr))
 	}
-	for i := range peers {
-		if peers[i].Err != nil || peers[i].Status.Role != slaveRole {
-			continue
-		}
-		err := l.heal(ctx, &peers[i])
-		if errors.Is(err, ErrDiverged) || errors.Is(err, message.ErrCorrupt) {
-			// It has nothing for the gap, and may not be the one that asks: that one is judged below, or by itself.
-			l.log.Error("a gap is not filled from a broker whose log is another", "addr", peers[i].Addr, "err", err)
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("heal from %s: %w", peers[i].Addr, err)
-		}
+	if err := l.healAll(ctx, peers); err != nil {
+		return err
 	}
 	if end := l.opts.Store.Written(); who.From > end {
 		return fmt.Errorf("%w: this log ends at %d, the slave goes on from %d", ErrDiverged, end, who.From)

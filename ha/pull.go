@@ -42,6 +42,7 @@ type puller struct {
 	greeting  *hello                   // to a broker of ours; nil: to a Java broker
 	end       func(at offset.Physical) // told where the other log ends, by a broker of ours; may be nil
 	tables    func()                   // told that the master's tables have changed; may be nil
+	gaps      func(free []store.Span)  // told what the other broker keeps free of its log, if it is one of ours; may be nil
 }
 
 const (
@@ -189,6 +190,7 @@ type intake struct {
 	compare  *store.Comparison
 	known    offset.Physical // this log's end when the session began: up to there is compared
 	stream   *store.Stream   // behind it
+	free     []store.Span    // what the other broker keeps free of its log
 	reported offset.Physical
 }
 
@@ -241,6 +243,11 @@ func (in *intake) read(have chan offset.Physical, until offset.Physical) error {
 				in.tables()
 			}
 			continue
+		case f.kind == frameGaps:
+			if err := in.learn(f.body); err != nil {
+				return err
+			}
+			continue
 		case f.kind != frameLog || f.at != in.next:
 			return fmt.Errorf("%w: kind %d for %d, %d is due", errFrame, f.kind, f.at, in.next)
 		}
@@ -277,6 +284,7 @@ func (in *intake) take(b []byte) error {
 	}
 	if in.stream == nil {
 		in.stream = in.store.Stream(in.frames.own)
+		in.stream.KeptFree(in.free)
 		in.frames.room = in.stream.Room
 	}
 	in.next += offset.Physical(len(b))

@@ -317,7 +317,12 @@ func (f *feed) run(ctx context.Context) error {
 	defer look.Stop()
 	rest := time.NewTimer(sendRest)
 	defer rest.Stop()
-	told := uint64(0)
+	told, gaps := uint64(0), log.GapChanges()
+	if f.who.Own {
+		if err := f.tellGaps(pos, true); err != nil {
+			return err
+		}
+	}
 	for {
 		grown := log.Grown()
 		n := 0
@@ -332,6 +337,12 @@ func (f *feed) run(ctx context.Context) error {
 			case <-grown:
 				continue
 			case <-look.C:
+				if now := log.GapChanges(); now != gaps && f.who.Own {
+					gaps = now
+					if err := f.tellGaps(pos, false); err != nil {
+						return err
+					}
+				}
 				if now := f.tables(); now != told {
 					told = now
 					if err := f.send(frameTables, pos, 0); err != nil {

@@ -27,6 +27,8 @@ type QueueSpan struct {
 type Gaps struct {
 	Log    []Span      `json:"log"` // each ends where a segment does; its bytes are blank records
 	Queues []QueueSpan `json:"queues"`
+	// Filled are parts of the log that were gaps, in order: another broker may have copied them before they were filled.
+	Filled []Span `json:"filled,omitempty"`
 }
 
 // gaps are those of a store, kept in a file of Ratchet's own, gaps.json.
@@ -34,7 +36,8 @@ type gaps struct {
 	fs   vfs.FS
 	path string
 
-	now atomic.Pointer[Gaps] // never nil after load, never changed but replaced, under the put lock
+	now     atomic.Pointer[Gaps] // never nil after load, never changed but replaced, under the put lock
+	changes atomic.Uint64        // how often, since load
 }
 
 func (g *gaps) load(fsys vfs.FS, root string) error {
@@ -64,12 +67,13 @@ func (g *gaps) save(next Gaps) error {
 		return err
 	}
 	g.now.Store(&next)
+	g.changes.Add(1)
 	return nil
 }
 
 func (g *gaps) get() Gaps {
 	now := g.now.Load()
-	return Gaps{slices.Clone(now.Log), slices.Clone(now.Queues)}
+	return Gaps{slices.Clone(now.Log), slices.Clone(now.Queues), slices.Clone(now.Filled)}
 }
 
 // after is the first offset from at on that is in no gap of the queue.
@@ -84,6 +88,9 @@ func (g *gaps) after(q *queue, at offset.Queue) offset.Queue {
 
 // Gaps are the places kept free, in order.
 func (s *Store) Gaps() Gaps { return s.gaps.get() }
+
+// GapChanges is another number when the gaps have changed.
+func (s *Store) GapChanges() uint64 { return s.gaps.changes.Load() }
 
 // Missing is how many places of [from, to) are in gaps of the queue: no messages, whatever a difference of offsets says.
 func (s *Store) Missing(topic string, queue int32, from, to offset.Queue) (n int64) {
@@ -160,6 +167,70 @@ func (g *gaps) forget(topic string) error {
 	return g.save(next)
 }
 
+// Adopt keeps offsets free that another broker keeps free whose log this store copies, durably: no message shows that they
+// were given out. Where this store has given out more itself, it knows better.
+func (s *Store) Adopt(spans []QueueSpan) error {
+	s.put.mu.Lock()
+	defer s.put.mu.Unlock()
+	if err := s.appendable(); err != nil {
+		return err
+	}
+	next := s.gaps.get()
+	before := len(next.Queues)
+	ends := map[*queue]offset.Queue{}
+	for _, g := range spans { // those of a queue are in order
+		q := s.queues.ensure(g.Topic, g.Queue)
+		if from := max(g.From, q.next, ends[q]); from < g.To {
+			next.Queues = append(next.Queues, QueueSpan{g.Topic, g.Queue, from, g.To})
+			ends[q] = g.To
+		}
+	}
+	if len(next.Queues) == before {
+		return nil
+	}
+	sortQueueSpans(next.Queues)
+	if err := s.gaps.save(next); err != nil {
+		return fmt.Errorf("gaps: %w", err)
+	}
+	return s.keepFree()
+}
+
+// copyGap notes that the rest of a segment, which is about to be written as unused, is one that another broker keeps free. The
+// put lock is held.
+func (s *Store) copyGap(gap Span) error {
+	next := s.gaps.get()
+	if next.Log = joined(next.Log, gap); slices.Equal(next.Log, s.gaps.now.Load().Log) {
+		return nil
+	}
+	return s.gaps.save(next)
+}
+
+// joined adds a span to others that are in order, as one with those that it touches.
+func joined(list []Span, add Span) []Span {
+	i := 0
+	for i < len(list) && list[i].To < add.From {
+		i++
+	}
+	n := i
+	for n < len(list) && list[n].From <= add.To {
+		add = Span{min(add.From, list[n].From), max(add.To, list[n].To)}
+		n++
+	}
+	return slices.Replace(list, i, n, add)
+}
+
+// dropGaps forgets gaps of the log behind its end, at Open: what stood before them is lost, and was copied from a broker that
+// tells of them again.
+func (s *Store) dropGaps() error {
+	next, end := s.gaps.get(), s.log.written.load()
+	before := len(next.Log)
+	next.Log = slices.DeleteFunc(next.Log, func(g Span) bool { return g.From > end })
+	if len(next.Log) == before {
+		return nil
+	}
+	return s.gaps.save(next)
+}
+
 // pruned drops gaps that readers can't come to any more.
 func (s *Store) pruned(list []QueueSpan) []QueueSpan {
 	return slices.DeleteFunc(list, func(g QueueSpan) bool {
@@ -170,12 +241,8 @@ func (s *Store) pruned(list []QueueSpan) []QueueSpan {
 
 // keepFree brings log and queues to what the gaps say. The put lock is held, or nobody else has the store yet.
 func (s *Store) keepFree() error {
-	now := s.gaps.get()
-	for _, g := range now.Queues {
-		q := s.queues.ensure(g.Topic, g.Queue)
-		q.next = max(q.next, g.To)
-	}
-	for _, g := range now.Log {
+	s.keepOffsetsFree()
+	for _, g := range s.gaps.get().Log {
 		for end := s.log.written.load(); g.From <= end && end < g.To; end = s.log.written.load() {
 			seg, err := s.log.ensure(end)
 			if err != nil {
@@ -188,6 +255,13 @@ func (s *Store) keepFree() error {
 		}
 	}
 	return nil
+}
+
+func (s *Store) keepOffsetsFree() {
+	for _, g := range s.gaps.now.Load().Queues {
+		q := s.queues.ensure(g.Topic, g.Queue)
+		q.next = max(q.next, g.To)
+	}
 }
 
 // Refill puts back what was lost, into the log's gap that begins at pos: whole records, those of one segment, as another
@@ -265,6 +339,7 @@ func (s *Store) refill(pos offset.Physical, b []byte, blank bool) error {
 	if end >= next.Log[i].To {
 		next.Log = slices.Delete(next.Log, i, i+1)
 	}
+	next.Filled = joined(slices.DeleteFunc(next.Filled, func(f Span) bool { return f.To <= s.Low() }), Span{pos, end})
 	if err := s.gaps.save(next); err != nil {
 		return err
 	}

@@ -70,10 +70,12 @@ func (s *Store) FirstRecord(pos offset.Physical) (offset.Physical, error) {
 }
 
 // appendRecords appends what another broker's log has at pos, which must be this log's end: whole records, which the caller
-// has examined, those of one segment; with blank, the segment's rest is then not used. It is written, not flushed. Errors are
-// those of Append, and ErrOrder.
-func (s *Store) appendRecords(pos offset.Physical, b []byte, records []message.Record, blank bool) error {
-	if blank {
+// has examined, those of one segment. It is written, not flushed. Errors are those of Append, and ErrOrder.
+func (s *Store) appendRecords(pos offset.Physical, b []byte, records []message.Record, blank, gap bool) error {
+	switch {
+	case blank && gap:
+		return s.appendReplica(pos, b, records, recordsThenGap)
+	case blank:
 		return s.appendReplica(pos, b, records, recordsThenBlank)
 	}
 	return s.appendReplica(pos, b, records, recordsOnly)
@@ -91,6 +93,7 @@ type replicaKind uint8
 const (
 	recordsOnly      replicaKind = iota
 	recordsThenBlank             // the segment's rest behind them is not used
+	recordsThenGap               // it is kept free
 	damagedBytes                 // no records there either
 )
 
@@ -152,7 +155,12 @@ func (s *Store) replicaLocked(pos offset.Physical, b []byte, records []message.R
 		return 0, err
 	}
 	end = pos + offset.Physical(len(b))
-	if kind == recordsThenBlank && end < seg.end {
+	if kind == recordsThenGap {
+		if err := s.copyGap(Span{end, seg.end}); err != nil {
+			return 0, err
+		}
+	}
+	if (kind == recordsThenBlank || kind == recordsThenGap) && end < seg.end {
 		if err := s.writeBlank(seg, end); err != nil {
 			return 0, err
 		}
@@ -208,6 +216,7 @@ type Stream struct {
 	damage func(pos offset.Physical, b []byte) error
 	next   offset.Physical // of the stream
 	skip   int64           // bytes of a segment's unused rest that are still to come
+	free   []Span          // see KeptFree
 	held   []byte          // the beginning of a record, up to next
 
 	records  []message.Record // of a step; their bytes are in held
@@ -219,7 +228,7 @@ type Stream struct {
 func (s *Store) Stream(sound bool) *Stream {
 	t := &Stream{size: offset.Physical(s.log.size), next: s.Written()}
 	t.take = func(pos offset.Physical, b []byte, records []message.Record, blank bool) error {
-		if err := s.appendRecords(pos, b, records, blank); err != nil {
+		if err := s.appendRecords(pos, b, records, blank, contains(t.free, pos+offset.Physical(len(b)))); err != nil {
 			return err
 		}
 		t.flushAhead(s)
@@ -229,6 +238,13 @@ func (s *Store) Stream(sound bool) *Stream {
 		t.damage = s.appendDamaged
 	}
 	return t
+}
+
+// KeptFree says which parts of its log the other broker keeps free. Their copies are gaps here, too, and not only unused.
+func (t *Stream) KeptFree(spans []Span) { t.free = spans }
+
+func contains(spans []Span, pos offset.Physical) bool {
+	return slices.ContainsFunc(spans, func(s Span) bool { return s.From <= pos && pos < s.To })
 }
 
 // flushAhead has the log flushed when a part of what may be unflushed is: the disk is at work then while more comes, and
@@ -243,11 +259,12 @@ func (t *Stream) flushAhead(s *Store) {
 	}
 }
 
-// RefillStream refills the gap that begins at a position. Unused segments, and a part of one, count only when a record
-// comes behind them: else the other broker may have copied the gap itself, and a third one have what belongs there.
-func (s *Store) RefillStream(at offset.Physical) *Stream {
+// RefillStream refills the gap that begins at a position. Unless the other broker is known to have no gap there, unused
+// segments, and a part of one, count only when a record comes behind them: else it may have copied the gap itself, and a
+// third one have what belongs there.
+func (s *Store) RefillStream(at offset.Physical, known bool) *Stream {
 	var unused []offset.Physical
-	any := false
+	any := known
 	return &Stream{
 		size: offset.Physical(s.log.size), next: at,
 		take: func(pos offset.Physical, b []byte, _ []message.Record, blank bool) error {
@@ -382,7 +399,8 @@ func (t *Stream) passDamage(start offset.Physical, seg Span) (more bool, err err
 }
 
 // Comparison says how far another broker's bytes agree with this log. What stands in the unused rest of a segment, or where
-// this log is damaged, counts as equal whatever it is. A gap is such a rest: a broker that has records there differs.
+// this log is damaged or has a gap, counts as equal whatever it is. Where a gap was filled in, the other broker may have
+// copied it before that: the rest of a segment may be unused there.
 type Comparison struct {
 	cursor cursor
 	store  *Store
@@ -390,11 +408,29 @@ type Comparison struct {
 	region Span            // a record, or what else pos is in
 	any    bool            // the region's bytes don't matter
 	unused offset.Physical // up to where the rest of a segment is not used, behind the head that says so
+	pass   []Span          // parts that do not matter either
+	filled []Span          // parts of this log that were gaps
+
+	heading bool   // pos is in the head of a record that was filled in
+	head    []byte // what has come of it
 }
 
 // Compare begins at pos, where a record must begin.
 func (s *Store) Compare(pos offset.Physical) *Comparison {
-	return &Comparison{cursor: cursor{log: s.log}, store: s, pos: pos, region: Span{pos, pos}}
+	now := s.gaps.get()
+	return &Comparison{cursor: cursor{log: s.log}, store: s, pos: pos, region: Span{pos, pos}, pass: now.Log, filled: now.Filled}
+}
+
+// Pass says where it doesn't matter either what stands there: the other broker keeps these parts of its log free, or they are
+// damaged. A part in which this log ends is compared all the same.
+func (c *Comparison) Pass(spans []Span) {
+	end := c.store.log.written.load()
+	c.pass = c.store.gaps.get().Log
+	for _, s := range spans {
+		if s.To <= end {
+			c.pass = append(c.pass, s)
+		}
+	}
 }
 
 // Next is the position of the bytes that are to be compared next.
@@ -410,7 +446,11 @@ func (c *Comparison) Write(b []byte) (differs offset.Physical, err error) {
 			}
 		}
 		n := min(int64(len(b)), int64(c.region.To-c.pos))
-		if !c.any {
+		if c.heading {
+			if n = min(n, int64(message.BlankSize-len(c.head))); !c.takeHead(b[:n]) {
+				return c.region.From, nil
+			}
+		} else if !c.any {
 			own := c.cursor.held(c.pos)
 			if int64(len(own)) < n || !bytes.Equal(own[:n], b[:n]) {
 				return c.region.From, nil
@@ -420,6 +460,21 @@ func (c *Comparison) Write(b []byte) (differs offset.Physical, err error) {
 		b = b[n:]
 	}
 	return -1, nil
+}
+
+// takeHead takes bytes of the head of what stands in the place of a record that was filled in. When it says that the segment's
+// rest is not used, that counts as equal. False: it is neither that nor the record's.
+func (c *Comparison) takeHead(b []byte) bool {
+	if c.head = append(c.head, b...); len(c.head) < message.BlankSize {
+		return true
+	}
+	c.heading = false
+	segment := c.region.From - c.region.From%offset.Physical(c.store.log.size) + offset.Physical(c.store.log.size)
+	f := examine(c.head, c.region.From, Span{To: segment})
+	if f.kind == isBlank {
+		c.region.To, c.any = segment, true
+	}
+	return c.any || bytes.Equal(c.cursor.held(c.region.From)[:message.BlankSize], c.head)
 }
 
 // nextRegion finds what stands at pos, and where it ends.
@@ -433,6 +488,12 @@ func (c *Comparison) nextRegion() error {
 		c.region.To = c.unused
 		return nil
 	}
+	for _, p := range c.pass {
+		if p.From <= c.pos && c.pos < p.To {
+			c.region.To = p.To
+			return nil
+		}
+	}
 	f, err := c.cursor.look(c.pos, limit)
 	if err != nil {
 		return err
@@ -440,6 +501,7 @@ func (c *Comparison) nextRegion() error {
 	switch f.kind {
 	case isRecord:
 		c.region.To, c.any = c.pos+offset.Physical(f.size), false
+		c.heading, c.head = contains(c.filled, c.pos), c.head[:0]
 	case isBlank:
 		c.unused = c.pos + offset.Physical(f.size)
 		c.region.To, c.any = min(c.pos+message.BlankSize, c.unused), false

@@ -155,7 +155,7 @@ func TestStreamTakesNothingThatIsNoRecord(t *testing.T) {
 		require.True(t, end == 0 || at == 0)
 	}
 	slave := mustOpen(t, small(vfstest.New()))
-	require.ErrorIs(t, slave.appendRecords(100, nil, nil, true), ErrOrder)
+	require.ErrorIs(t, slave.appendRecords(100, nil, nil, true, false), ErrOrder)
 }
 
 func TestComparisonFindsTheRecordThatDiffers(t *testing.T) {

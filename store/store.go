@@ -123,6 +123,9 @@ func open(o Options, lock io.Closer) (*Store, error) {
 		err = s.recover(clean)
 	}
 	if err == nil {
+		err = s.dropGaps()
+	}
+	if err == nil {
 		err = s.keepFree()
 	}
 	if err != nil {

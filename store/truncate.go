@@ -89,6 +89,7 @@ func (s *Store) truncate(to offset.Physical) error {
 	if err := s.gaps.truncate(to); err != nil {
 		return err
 	}
+	s.keepOffsetsFree()
 	return s.endTruncation()
 }
 
@@ -174,6 +175,14 @@ func (g *gaps) truncate(to offset.Physical) error {
 		}
 	}
 	next.Log = log
+	filled := next.Filled[:0]
+	for _, s := range next.Filled {
+		if s.To = min(s.To, to); s.From < s.To {
+			filled = append(filled, s)
+		}
+		changed = changed || s.To == to
+	}
+	next.Filled = filled
 	if !changed {
 		return nil
 	}

@@ -113,6 +113,10 @@ var failedSeeds = []struct {
 	{3424, false, "the same"},
 	{4541, false, "a sender that had waited too long for a slave knew a number that was given out again"},
 	{15390, false, "a master that gave its role away did not show what it had stored last"},
+	{10542, false, "a slave stepped over a gap of its master's as if there had never been anything"},
+	{9894, false, "a gap that was filled from one slave, and copied by another, made the two logs part"},
+	{6893, false, "a plain slave that had copied a gap never counted again once that was filled"},
+	{584, true, "logs parted where one of them was damaged"},
 	{955, false, "(the schedule itself: the disk of a master that had just lost its tail was taken)"},
 }
 

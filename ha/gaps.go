@@ -1,0 +1,140 @@
+package ha
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ratchetmq/ratchet/internal/offset"
+	"github.com/ratchetmq/ratchet/store"
+)
+
+// places are what a broker of ours says in a frameGaps. Who copies its log then knows that something is missing there, and
+// does not take the difference for another log when one of both has got it back.
+type places struct {
+	Gaps    []store.Span `json:"gaps"`    // of its log
+	Damaged []store.Span `json:"damaged"` // parts of its log that can't be read
+	// Queues are offsets that it keeps free. They are told of once: what is filled in is in the log.
+	Queues []store.QueueSpan `json:"queues,omitempty"`
+}
+
+func readPlaces(body []byte) (p places, err error) {
+	if err = json.Unmarshal(body, &p); err != nil {
+		err = fmt.Errorf("%w: gaps: %w", errFrame, err)
+	}
+	return p, err
+}
+
+// queuesAtOnce is how many gaps of queues go into a frame.
+const queuesAtOnce = 10_000
+
+// tellGaps tells a broker of ours which places are kept free here, with queues those of queues, too.
+func (f *feed) tellGaps(at offset.Physical, queues bool) error {
+	gaps := f.opts.Store.Gaps()
+	p := places{Gaps: gaps.Log, Damaged: f.opts.Store.Damaged()}
+	if queues {
+		for part := range slices.Chunk(gaps.Queues, queuesAtOnce) {
+			p.Queues = part
+			if len(part) == queuesAtOnce {
+				if err := f.tell(at, &p); err != nil {
+					return err
+				}
+				p.Queues = nil
+			}
+		}
+	}
+	return f.tell(at, &p)
+}
+
+func (f *feed) tell(at offset.Physical, p *places) error {
+	body, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	b := append(make([]byte, ownHead), body...)
+	putOwnHead(b, frameGaps, at, f.opts.Store.Written(), len(body))
+	if err := f.conn.SetWriteDeadline(time.Now().Add(f.opts.Silence)); err != nil {
+		return err
+	}
+	_, err = f.conn.Write(b)
+	return err
+}
+
+// learn takes what the other broker says that it does not have.
+func (in *intake) learn(body []byte) error {
+	p, err := readPlaces(body)
+	if err != nil {
+		return err
+	}
+	in.compare.Pass(slices.Concat(p.Gaps, p.Damaged))
+	in.free = p.Gaps
+	if in.stream != nil {
+		in.stream.KeptFree(in.free)
+	}
+	if err := in.store.Adopt(p.Queues); err != nil {
+		return err
+	}
+	if in.gaps != nil {
+		in.gaps(p.Gaps)
+	}
+	return nil
+}
+
+// endOf is up to where a broker that keeps places free may have what belongs into a gap, from its beginning on.
+func endOf(gap store.Span, free []store.Span) offset.Physical {
+	end := gap.To
+	for _, f := range free {
+		if f.To > gap.From {
+			end = min(end, max(f.From, gap.From))
+		}
+	}
+	return end
+}
+
+// pull takes the master's log. Beside that it fetches from the master what belongs into the gaps of this log: the master got
+// it back after this broker had copied them.
+func (f *Follower) pull(ctx context.Context, p *puller, haAddr string, peer *Peer) error {
+	told := make(chan []store.Span, 1)
+	p.gaps = func(free []store.Span) {
+		select {
+		case <-told:
+		default:
+		}
+		told <- free // there is room: nobody else puts anything in
+	}
+	filling, end := context.WithCancel(ctx)
+	var fills sync.WaitGroup
+	fills.Go(func() { f.fill(filling, haAddr, peer, told) })
+	defer fills.Wait()
+	defer end()
+	return p.pull(ctx, haAddr, f.begin(peer), -1)
+}
+
+// fill does so each time that the master tells which places it keeps free, until ctx is done.
+func (f *Follower) fill(ctx context.Context, haAddr string, peer *Peer, told <-chan []store.Span) {
+	p := &puller{
+		store: f.opts.Store, dial: f.opts.Dial, silence: f.opts.Silence, heartbeat: f.opts.Heartbeat,
+		progress: func(offset.Physical, time.Time) {}, greeting: f.opts.Peers.greeting(peer, f.opts.Memory, false),
+	}
+	for {
+		var free []store.Span
+		select {
+		case free = <-told:
+		case <-ctx.Done():
+			return
+		}
+		for _, gap := range f.opts.Store.Gaps().Log {
+			to := endOf(gap, free)
+			if to <= gap.From || offset.Physical(peer.Status.Low) > gap.From {
+				continue
+			}
+			f.log.Info("filling a gap", "addr", peer.Addr, "from", int64(gap.From), "to", int64(to))
+			if err := p.refill(ctx, haAddr, gap, to, true); err != nil && ctx.Err() == nil {
+				f.log.Error("a gap is not filled from the master", "addr", peer.Addr, "phy", int64(gap.From), "err", err)
+			}
+		}
+	}
+}

@@ -1,0 +1,252 @@
+package ha
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ratchetmq/ratchet/internal/offset"
+	"github.com/ratchetmq/ratchet/internal/vfs/vfstest"
+	"github.com/ratchetmq/ratchet/protocol"
+	"github.com/ratchetmq/ratchet/remoting"
+	"github.com/ratchetmq/ratchet/store"
+)
+
+// openSmall is a store with files so small that a comparison goes over several of them.
+func openSmall(t *testing.T) *store.Store {
+	t.Helper()
+	s, err := store.Open(store.Options{FS: vfstest.New(), Root: "/store", SegmentSize: 32 << 10})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+// serves is the way to a store's HA port.
+func serves(t *testing.T, s *store.Store) Dial {
+	t.Helper()
+	sender := NewSender(SenderOptions{
+		Store: s, Replicas: playSlaves(t, 1).Replicas, Name: "g", Epochs: func() []Epoch { return nil }, Logger: slog.New(slog.DiscardHandler),
+	})
+	ctx, stop := context.WithCancel(context.Background())
+	var conns sync.WaitGroup
+	t.Cleanup(func() {
+		stop()
+		conns.Wait()
+	})
+	return func(context.Context, string) (net.Conn, error) {
+		here, there := net.Pipe()
+		conns.Go(func() { sender.serve(ctx, there) })
+		return here, nil
+	}
+}
+
+// takes is a puller into a store; plain: as simple as a Java broker's.
+func takes(t *testing.T, into, from *store.Store, plain bool) *puller {
+	t.Helper()
+	p := &puller{
+		store: into, dial: serves(t, from), silence: time.Minute, heartbeat: time.Minute, progress: func(offset.Physical, time.Time) {},
+	}
+	if !plain {
+		p.greeting = &hello{Name: "g"}
+	}
+	return p
+}
+
+func pull(t *testing.T, into, from *store.Store, plain bool) {
+	t.Helper()
+	require.NoError(t, takes(t, into, from, plain).pull(t.Context(), "", from.Low(), from.Written()))
+	require.Equal(t, from.Written(), into.Written())
+}
+
+// losing is a log with all messages, and that of a master which has lost the last ones, has kept their places free and gone on.
+func losing(t *testing.T) (full, master *store.Store) {
+	t.Helper()
+	full, master = openSmall(t), openSmall(t)
+	put(t, full, 100)
+	pull(t, master, full, false)
+	put(t, full, 200)
+	put(t, full, 300)
+	goesOn(t, master, full.Written())
+	return full, master
+}
+
+func goesOn(t *testing.T, s *store.Store, lost offset.Physical) {
+	t.Helper()
+	_, err := s.Leave(store.Lost{Log: lost, Queue: func(_ string, _ int32, next offset.Queue) offset.Queue { return next + 10 }})
+	require.NoError(t, err)
+	put(t, s, 400)
+}
+
+// refills gives a log back what it has lost.
+func refills(t *testing.T, into, from *store.Store) {
+	t.Helper()
+	gap := into.Gaps().Log[0]
+	require.NoError(t, takes(t, into, from, true).refill(t.Context(), "", gap, from.Written(), false))
+	require.NotEqual(t, gap, into.Gaps().Log[0])
+}
+
+// TestASlaveLearnsWhatItsMasterKeepsFree: it does not take the place of lost messages for one that never had any, and, should it
+// be the next master, gives no offset of theirs to others.
+func TestASlaveLearnsWhatItsMasterKeepsFree(t *testing.T) {
+	_, master := losing(t)
+	slave := openSmall(t)
+	pull(t, slave, master, false)
+	require.Equal(t, master.Gaps(), slave.Gaps())
+	require.EqualValues(t, 10, slave.Missing("T", 0, 0, 12))
+
+	_, err := master.Leave(store.Lost{Queue: func(_ string, _ int32, next offset.Queue) offset.Queue { return next + 10 }})
+	require.NoError(t, err)
+	next := openSmall(t)
+	pull(t, next, slave, false)
+	require.Equal(t, slave.Given("T", 0), next.Given("T", 0))
+	pull(t, openSmall(t), master, false)
+	pull(t, next, master, false)
+	require.Equal(t, master.Given("T", 0), next.Given("T", 0), "no message stands behind these offsets yet")
+}
+
+// TestASlaveGetsWhatItsMasterHasGotBack: it has copied the gap, another slave has what belongs there.
+func TestASlaveGetsWhatItsMasterHasGotBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		full, master := losing(t)
+		slave := openSmall(t)
+		f := NewFollower(FollowerOptions{
+			Store: slave, Peers: NewPeers(PeerOptions{Name: "g"}), Memory: openMemory(t, vfstest.New()), Dial: serves(t, master),
+			Logger: slog.New(slog.DiscardHandler),
+		})
+		p := takes(t, slave, master, false)
+		p.greeting.Slave = true
+		ctx, stop := context.WithCancel(t.Context())
+		followed := make(chan error, 1)
+		go func() { followed <- f.pull(ctx, p, "", &Peer{}) }()
+		time.Sleep(time.Second)
+		require.Equal(t, master.Written(), slave.Written())
+		require.Equal(t, master.Gaps(), slave.Gaps())
+
+		refills(t, master, full)
+		time.Sleep(time.Second)
+		require.Equal(t, master.Gaps(), slave.Gaps())
+		want, got := make([]byte, 1000), make([]byte, 1000)
+		n, err := master.ReadLog(0, want)
+		require.NoError(t, err)
+		m, err := slave.ReadLog(0, got)
+		require.NoError(t, err)
+		require.Equal(t, want[:n], got[:m])
+		stop()
+		require.ErrorIs(t, <-followed, context.Canceled)
+	})
+}
+
+// TestTheSameLogButForAGap: a master has got back what a slave has copied as a gap, and then lost its end.
+func TestTheSameLogButForAGap(t *testing.T) {
+	for _, plain := range []bool{false, true} {
+		full, master := losing(t)
+		slave := openSmall(t)
+		pull(t, slave, master, plain)
+		refills(t, master, full)
+		require.NoError(t, takes(t, master, slave, plain).check(t.Context(), "", 0, slave.Written()))
+		put(t, master, 500)
+		end, b := master.Written(), make([]byte, 1000)
+		n, err := master.ReadLog(slave.Written(), b)
+		require.NoError(t, err)
+		require.NoError(t, slave.Stream(true).Write(b[:n]))
+		require.Equal(t, end, slave.Written())
+		put(t, slave, 600)
+		pull(t, master, slave, plain)
+		require.Greater(t, master.Written(), end)
+	}
+}
+
+// TestDamageIsNoOtherLog: a slave's disk has lost a page, and its master, which needs what stands behind, has what was there.
+func TestDamageIsNoOtherLog(t *testing.T) {
+	master, disk := openSmall(t), vfstest.New()
+	for range 3 {
+		put(t, master, 5000)
+	}
+	options := store.Options{FS: disk, Root: "/store", SegmentSize: 32 << 10}
+	slave, err := store.Open(options)
+	require.NoError(t, err)
+	pull(t, slave, master, false)
+	put(t, slave, 100)
+	options.FS = disk.CrashClone(vfstest.KeepAll, 1)
+	require.NoError(t, slave.Close())
+	f, err := options.FS.Open("/store/commitlog/00000000000000000000")
+	require.NoError(t, err)
+	_, err = f.WriteAt(make([]byte, vfstest.PageSize), vfstest.PageSize)
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	slave, err = store.Open(options)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, slave.Close()) }()
+	require.NotEmpty(t, slave.Damaged())
+	pull(t, master, slave, false)
+}
+
+func TestEndOf(t *testing.T) {
+	for _, c := range []struct {
+		free []offset.Physical // from, to, from, to …
+		want offset.Physical
+	}{
+		{nil, 200},
+		{[]offset.Physical{0, 50, 0, 100}, 200},
+		{[]offset.Physical{200, 300}, 200},
+		{[]offset.Physical{150, 300}, 150},
+		{[]offset.Physical{160, 170, 150, 155}, 150},
+		{[]offset.Physical{50, 101}, 100},
+		{[]offset.Physical{100, 200}, 100},
+	} {
+		var free []store.Span
+		for i := 0; i < len(c.free); i += 2 {
+			free = append(free, store.Span{From: c.free[i], To: c.free[i+1]})
+		}
+		require.Equal(t, c.want, endOf(store.Span{From: 100, To: 200}, free), "%v", c.free)
+	}
+}
+
+// oneSlave is a Caller to whom a slave of ours answers; noTables are its tables.
+type (
+	oneSlave struct{ status protocol.ReplicaStatus }
+	noTables struct{}
+)
+
+func (s oneSlave) Call(_ context.Context, _ string, code protocol.RequestCode, _ protocol.Header, _ []protocol.KV, _ []byte) (
+	*remoting.Response, error,
+) {
+	body, err := protocol.Marshal(s.status)
+	if code != protocol.GetReplicaStatus || err != nil {
+		return nil, net.ErrClosed
+	}
+	rep := protocol.Reply{Body: body}
+	answer, err := protocol.Decode(protocol.AppendReply(nil, protocol.JSON, 1, &rep))
+	return &remoting.Response{Command: answer}, err
+}
+
+func (noTables) Merge(context.Context, string) error         { return nil }
+func (noTables) Committed(func(string, int32, offset.Queue)) {}
+func (noTables) Queues(func(topic string, queue int32))      {}
+
+// TestGapsAreFilledBeforeAMasterOpens: consumers that come at once would step over them.
+func TestGapsAreFilledBeforeAMasterOpens(t *testing.T) {
+	full, master := losing(t)
+	memory, log := openMemory(t, vfstest.New()), slog.New(slog.DiscardHandler)
+	peers := NewPeers(PeerOptions{
+		Client: oneSlave{protocol.ReplicaStatus{BrokerName: "g", Role: slaveRole, State: StateFollowing, End: int64(full.Written())}},
+		Name:   "g", Self: "here:1", Fixed: []string{"slave:1"}, Memory: memory, Namesrv: func() []string { return nil }, Logger: log,
+	})
+	running, stop := context.WithCancel(t.Context())
+	var run sync.WaitGroup
+	run.Go(func() { _ = master.Run(running) })
+	defer run.Wait()
+	defer stop()
+	gap := master.Gaps().Log[0]
+	_, err := NewLeader(LeaderOptions{
+		Store: master, Peers: peers, Memory: memory, Metadata: noTables{}, Dial: serves(t, full), Limit: time.Minute, Logger: log,
+	}).Prepare(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []store.Span{{From: gap.From, To: full.Written()}}, master.Gaps().Filled)
+}
