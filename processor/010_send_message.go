@@ -73,15 +73,17 @@ func emptied(b []byte) []byte {
 // groupBytes bounds the bodies that are stored together.
 const groupBytes = 256 << 10
 
-// ServeGroup stores sends that have waited together with one append, and serves all else one by one. It is remoting's
-// GroupHandler.
+// Joins says that sends may be stored together. It is remoting's GroupHandler, as ServeGroup.
+func (p *Processor) Joins(r *remoting.Request) bool { return isSend(protocol.RequestCode(r.Code)) }
+
+// ServeGroup stores sends that have waited together with one append.
 func (p *Processor) ServeGroup(ctx context.Context, group []*remoting.Request) {
 	for len(group) > 0 {
 		n := 1
 		if p.allows(leading) == nil {
-			n = max(1, joinable(group))
+			n = joinable(group)
 		}
-		if n < 2 {
+		if n == 1 {
 			p.Serve(ctx, group[0])
 		} else {
 			p.send(group[:n])
@@ -90,11 +92,11 @@ func (p *Processor) ServeGroup(ctx context.Context, group []*remoting.Request) {
 	}
 }
 
-// joinable is how many of the first requests can be stored together.
+// joinable is how many of the first sends are not too large to be stored together, one at least.
 func joinable(group []*remoting.Request) int {
 	size := 0
 	for n, r := range group {
-		if size += len(r.Body); !isSend(protocol.RequestCode(r.Code)) || n > 0 && size > groupBytes {
+		if size += len(r.Body); n > 0 && size > groupBytes {
 			return n
 		}
 	}
@@ -106,7 +108,7 @@ func (p *Processor) sendMessage(_ context.Context, r *remoting.Request) (protoco
 	return protocol.Reply{}, errLater
 }
 
-// send stores the messages of requests of one connection, in their order, and answers each.
+// send stores the messages of requests, in their order, and answers each.
 func (p *Processor) send(group []*remoting.Request) {
 	s := sendPool.Get().(*sends)
 	defer s.release()

@@ -103,7 +103,7 @@ func LaneOf(code int32) int {
 	return LaneAdmin
 }
 
-// isSend says whether a request is one that ServeGroup serves with others.
+// isSend says whether a request is one that may be served with others.
 func isSend(code protocol.RequestCode) bool {
 	return code == protocol.SendMessageV2 || code == protocol.SendBatchMessage || code == protocol.SendMessage
 }

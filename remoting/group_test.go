@@ -26,6 +26,8 @@ func (g *groups) Serve(_ context.Context, r *Request) {
 	r.Reply(protocol.Reply{Body: r.Body})
 }
 
+func (g *groups) Joins(r *Request) bool { return string(r.Body) != "single" }
+
 func (g *groups) note(group ...*Request) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -97,6 +99,75 @@ func TestRequestsThatWaitTogetherAreServedTogether(t *testing.T) {
 	}
 	eventually(t, func() bool { st := ts.Stats(); return st.InFlight == 0 && st.Lanes[0].Handled == n+1 }, "all are done with")
 	require.Zero(t, ts.Stats().DuplicateReplies)
+}
+
+// TestRequestsOfSeveralConnectionsAreServedTogether: those that wait are, in the order of each connection; one that joins
+// no others is served by itself, and those behind it after it.
+func TestRequestsOfSeveralConnectionsAreServedTogether(t *testing.T) {
+	g := &groups{open: make(chan struct{})}
+	ts := startServer(t, ServerConfig{Handler: g, Lanes: []LaneConfig{{Name: "l", Workers: 1, Group: true}}})
+	first := dialRaw(t, ts.addr)
+	first.write(frame(echo, 0, false, "first"))
+	eventually(t, func() bool { return ts.Stats().Lanes[0].Running == 1 }, "the only worker has it")
+	const peers, each = 5, 9
+	var all []*rawPeer
+	taken := uint64(1)
+	for i := range int32(peers) {
+		p := dialRaw(t, ts.addr)
+		var stream []byte
+		for n := range int32(each) {
+			body := "together"
+			if i == 2 && n == 4 {
+				body = "single"
+			}
+			stream = append(stream, frame(echo, 100*i+n, n%4 == 3, body)...)
+		}
+		p.write(stream)
+		taken += each
+		eventually(t, func() bool { return ts.Stats().Requests == taken }, "they wait behind those of the others")
+		all = append(all, p)
+	}
+	close(g.open)
+	require.Equal(t, int32(0), first.read().Opaque)
+	for i, p := range all {
+		for n := range int32(each) {
+			if n%4 == 3 {
+				continue // one-way
+			}
+			a := p.read()
+			require.Equal(t, 100*int32(i)+n, a.Opaque)
+			require.Contains(t, []string{"together", "single"}, a.Remark+string(a.Body))
+		}
+	}
+	settled(t, ts)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	// The first group ends before the one that is served by itself; when its connection has its next turn the others are
+	// done.
+	require.Equal(t, []int{1, 9 + 9 + 4, 9 + 9, 1, 4}, g.sizes)
+	next := map[int32]int32{}
+	for _, opaque := range g.seen[1:] {
+		require.Equal(t, next[opaque/100], opaque%100, "connection %d", opaque/100)
+		next[opaque/100]++
+	}
+	require.Equal(t, uint64(1+peers*each), ts.Stats().Lanes[0].Handled)
+}
+
+// TestNoWorkerSleepsWhileARequestWaits: those that are called one by one all come.
+func TestNoWorkerSleepsWhileARequestWaits(t *testing.T) {
+	g := newGate()
+	ts := startServer(t, ServerConfig{Handler: g, Lanes: []LaneConfig{{Name: "l", Workers: 8}}})
+	for range 3 {
+		for range 8 {
+			dialRaw(t, ts.addr).write(frame(echo, 1, false, ""))
+		}
+		eventually(t, func() bool { return g.now.Load() == 8 }, "all workers have one")
+		for range 8 {
+			g.open <- struct{}{}
+		}
+		eventually(t, func() bool { return g.now.Load() == 0 }, "all are done")
+	}
+	close(g.open)
 }
 
 func TestAPanicInAGroupIsAnsweredToAllWithoutAnswer(t *testing.T) {

@@ -14,14 +14,14 @@ import (
 // LaneConfig describes a bounded class of work.
 type LaneConfig struct {
 	Name string
-	// Workers is how many requests run at the same time, each of another connection. 0: requests run on the event loop
-	// that read them, one at a time for all connections of that loop, and must not block.
+	// Workers is how many requests, or groups, run at the same time, those of one connection one after the other. 0:
+	// requests run on the event loop that read them, one at a time for all connections of that loop, and must not block.
 	Workers int
 	// Queue is how many requests may wait for a worker. When so many wait, further ones are answered SYSTEM_BUSY at
 	// once; a one-way request, which can't be told, stops the reading of its connection until there is room. 0 means
 	// DefaultQueue.
 	Queue int
-	// Group hands requests of one connection that wait together to the handler at once, up to 32, if it is a GroupHandler.
+	// Group hands requests that wait together to the handler at once, up to 32, if it is a GroupHandler.
 	Group bool
 	// MaxWait, if not 0: a request that waited longer is answered SYSTEM_BUSY instead of being handled. One-way
 	// requests are handled however late.
@@ -31,12 +31,12 @@ type LaneConfig struct {
 // DefaultQueue is the number of requests that may wait in a lane whose configuration does not say.
 const DefaultQueue = 10000
 
-// turn is how many requests of one connection a worker handles before others of the lane get theirs. It is also the size
-// of the largest group.
+// turn is the size of the largest group.
 const turn = 32
 
-// strand is the line of one connection's requests in one lane. They are handled in their order, one at a time: a strand
-// is in the lane's list of ready ones, or with one worker, or has nothing to do. All fields are guarded by lane.mu.
+// strand is the line of one connection's requests in one lane. They are handled in their order, one or one group at a
+// time: a strand is in the lane's list of ready ones, or with one worker, or has nothing to do. All fields are guarded by
+// lane.mu.
 type strand struct {
 	line
 	conn   *Conn
@@ -98,6 +98,8 @@ type lane struct {
 	mu         sync.Mutex
 	more       sync.Cond // for workers: a strand is ready, or the lane is closed
 	head, tail *strand   // ready
+	idle       int       // workers that wait
+	called     bool      // one of these is on its way
 	waiting    int       // requests in strands that are not parked
 	parked     int       // requests in strands that are
 	stalled    []*Conn   // connections that have a one-way request in hand and no room for it
@@ -192,15 +194,17 @@ func (c *Conn) strand(l *lane) *strand {
 
 // ready gives s to a worker, if it has work and none has it. mu is held.
 func (l *lane) ready(s *strand) {
-	if s.busy || s.n == 0 {
-		return
+	if !s.busy {
+		l.enqueue(s)
+		l.call()
 	}
-	s.busy = true
-	l.enqueue(s)
-	l.more.Signal()
 }
 
+// enqueue puts s, which no worker has, behind those that are ready, if it has work. mu is held.
 func (l *lane) enqueue(s *strand) {
+	if s.busy = s.n > 0; !s.busy {
+		return
+	}
 	if l.tail == nil {
 		l.head = s
 	} else {
@@ -209,84 +213,97 @@ func (l *lane) enqueue(s *strand) {
 	l.tail = s
 }
 
-// work is one worker. It returns when the lane is closed.
-func (l *lane) work() {
-	limit := 1 // of requests that are taken at once
-	if l.group != nil {
-		limit = turn
-	}
-	taken := make([]*Request, 0, limit)
-	for {
-		s := l.acquire()
-		if s == nil {
-			return
-		}
-		for n := 0; ; n += len(taken) {
-			taken = l.pop(s, taken[:0], limit, n >= turn)
-			if len(taken) == 0 {
-				break
-			}
-			l.runQueued(taken)
-		}
-		clear(taken[:limit]) // a worker that waits keeps nothing alive
+// call has a worker come, unless none is idle, or one is on its way: that one may take all there is, and calls the next
+// if it does not. mu is held.
+func (l *lane) call() {
+	if l.head != nil && l.idle > 0 && !l.called {
+		l.called = true
+		l.more.Signal()
 	}
 }
 
-// acquire waits for a strand with work and takes it out of the list.
-func (l *lane) acquire() *strand {
+// hand is what a worker has: requests, and the strands that they are from.
+type hand struct {
+	requests []*Request
+	strands  []*strand
+}
+
+// work is one worker. It returns when the lane is closed.
+func (l *lane) work() {
+	var h hand
+	for l.deal(&h) {
+		l.runQueued(h.requests)
+	}
+}
+
+// deal takes back the strands of a worker, whose requests are done, and gives it what is next: one request, or as many of
+// those that wait as may be served together. It waits until there is something, and says no when the lane is closed.
+func (l *lane) deal(h *hand) bool {
+	clear(h.requests) // a worker that waits keeps nothing alive
+	h.requests = h.requests[:0]
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	for l.head == nil && !l.closed {
-		l.more.Wait()
+	for _, s := range h.strands {
+		l.enqueue(s)
 	}
-	if l.closed {
-		return nil
+	clear(h.strands)
+	h.strands = h.strands[:0]
+	for len(h.requests) == 0 {
+		for l.head == nil && !l.closed {
+			l.idle++
+			l.more.Wait()
+			l.idle--
+			l.called = false
+		}
+		if l.closed {
+			l.mu.Unlock()
+			return false
+		}
+		for more := true; more && l.head != nil; {
+			more = l.pop(h)
+		}
+		l.call()
+		if room := l.admit(); len(room) > 0 {
+			l.mu.Unlock()
+			l.resume(room)
+			l.mu.Lock()
+		}
 	}
+	l.mu.Unlock()
+	return true
+}
+
+// pop gives a worker requests of the first strand that is ready, and says whether it may have more. A strand whose peer
+// does not read is parked instead. mu is held.
+func (l *lane) pop(h *hand) (more bool) {
 	s := l.head
+	choked := s.conn.choked.Load() && !s.conn.Closed()
+	if !choked && len(h.requests) > 0 && !l.joins(s.head) {
+		return false
+	}
 	l.head, s.next = s.next, nil
 	if l.head == nil {
 		l.tail = nil
 	}
-	return s
-}
-
-// pop takes the next requests of s, at most limit, which the worker has, and adds them to taken. None: the worker has lost
-// s, since it is empty, parked, or, with yield, others wait.
-func (l *lane) pop(s *strand, taken []*Request, limit int, yield bool) []*Request {
-	l.mu.Lock()
-	switch {
-	case s.n == 0 || l.closed:
-		s.busy = false
-		l.mu.Unlock()
-		return taken
-	case s.conn.choked.Load() && !s.conn.Closed():
+	if choked {
 		// Its requests leave the lane's count: a peer that does not read must not use up the room of those that do.
 		s.busy, s.parked = false, true
 		l.waiting -= s.n
 		l.parked += s.n
-		room := l.admit()
-		l.mu.Unlock()
-		l.resume(room)
-		return taken
-	case yield:
-		l.enqueue(s)
-		l.mu.Unlock()
-		return taken
+		return true
 	}
-	for r := s.head; r != nil && len(taken) < limit; r = s.head {
-		s.head, r.next = r.next, nil
-		taken = append(taken, r)
+	h.strands = append(h.strands, s)
+	for more = true; more && s.n > 0; {
+		joins := l.joins(s.head)
+		if more = joins && len(h.requests) < turn-1; joins || len(h.requests) == 0 {
+			h.requests = append(h.requests, s.cut(1).head)
+			l.waiting--
+		}
 	}
-	if s.head == nil {
-		s.tail = nil
-	}
-	s.n -= len(taken)
-	l.waiting -= len(taken)
-	room := l.admit()
-	l.mu.Unlock()
-	l.resume(room)
-	return taken
+	return more
 }
+
+// joins says whether r may be served with others.
+func (l *lane) joins(r *Request) bool { return l.group != nil && l.group.Joins(r) }
 
 // admit takes as many stalled connections as there is room for now. mu is held.
 func (l *lane) admit() []*Conn {

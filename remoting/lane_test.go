@@ -306,10 +306,13 @@ func TestRequestsThatComeTogetherFindRoomForSome(t *testing.T) {
 	require.Equal(t, uint64(2), l.refused.Load())
 	require.Equal(t, int64(5), c.owed.Load())
 	require.Zero(t, link.resumed)
-	taken := l.pop(l.acquire(), nil, 2, false)
-	require.Len(t, taken, 2)
-	require.Equal(t, []int32{0, 1}, []int32{taken[0].Opaque, taken[1].Opaque})
-	require.Equal(t, 1, link.resumed)
+	var h hand
+	for i := range int32(2) {
+		require.True(t, l.deal(&h))
+		require.Len(t, h.requests, 1)
+		require.Equal(t, i, h.requests[0].Opaque)
+		require.Equal(t, 1, link.resumed)
+	}
 	rest = l.push(rest, false)
 	require.Equal(t, []int32{6}, opaques(rest), "there was room for two")
 	rest = l.push(rest, true)
@@ -348,13 +351,13 @@ func TestRequestsForSeveralLanesThatComeTogether(t *testing.T) {
 func TestRoomOfferedToAConnectionThatIsGoneIsOfferedToTheNext(t *testing.T) {
 	l, _, links := stalledLane(t)
 	links[0].gone = true
-	require.Len(t, l.pop(l.acquire(), nil, 1, false), 1)
+	require.True(t, l.deal(new(hand)))
 	require.Equal(t, 1, links[1].resumed)
 }
 
 func TestRoomThatIsNotUsedIsPassedOn(t *testing.T) {
 	l, a, links := stalledLane(t)
-	require.Len(t, l.pop(l.acquire(), nil, 1, false), 1)
+	require.True(t, l.deal(new(hand)))
 	require.Equal(t, 1, links[0].resumed)
 	require.Zero(t, links[1].resumed)
 	a.strand(l).parked = true // its request will wait elsewhere

@@ -21,8 +21,10 @@ type Handler interface {
 // GroupHandler is a Handler that can do better with several requests than with one after the other.
 type GroupHandler interface {
 	Handler
-	// ServeGroup is Serve for requests of one connection that waited together in a lane with Group set: in their order,
-	// and more than one.
+	// Joins says whether a request may be served with others that wait in a lane with Group set. It is asked under the
+	// lane's lock.
+	Joins(r *Request) bool
+	// ServeGroup is Serve for more than one of these. Those of one connection stand together, in their order.
 	ServeGroup(ctx context.Context, group []*Request)
 }
 
@@ -94,9 +96,27 @@ func (r *Request) settled() {
 	r.Detach()
 }
 
-// ReplyGroup answers requests of one connection together, each with its reply: they leave in one write. Those without
-// an answer yet have a nil reply; they are left alone.
+// ReplyGroup answers requests together, each with its reply: those of one connection, which stand together, leave in one
+// write. Those without an answer yet have a nil reply; they are left alone.
 func ReplyGroup(group []*Request, replies []*protocol.Reply) {
+	for len(group) > 0 {
+		n := related(group)
+		replyTogether(group[:n], replies[:n])
+		group, replies = group[n:], replies[n:]
+	}
+}
+
+// related is how many of the first requests are of one connection.
+func related(group []*Request) int {
+	n := 1
+	for n < len(group) && group[n].Conn == group[0].Conn {
+		n++
+	}
+	return n
+}
+
+// replyTogether is ReplyGroup for requests of one connection.
+func replyTogether(group []*Request, replies []*protocol.Reply) {
 	var b *buffer
 	answered, sent := int64(0), uint64(0)
 	for i, r := range group {
@@ -193,15 +213,22 @@ func (c *Conn) take(n int) {
 	c.work.Add(int64(n))
 }
 
-// finish is called when the handler of requests of one connection has returned.
+// finish is called when the handler of requests has returned.
 func (e *endpoint) finish(done ...*Request) {
+	for len(done) > 0 {
+		n := related(done)
+		done[0].Conn.finish(done[:n])
+		done = done[n:]
+	}
+}
+
+func (c *Conn) finish(done []*Request) {
 	oneway := int64(0) // no reply will tell of them
 	for _, r := range done {
 		if r.IsOneway() {
 			oneway++
 		}
 	}
-	c := done[0].Conn
 	if oneway > 0 {
 		c.owed.Add(-oneway)
 	}
