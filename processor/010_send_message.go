@@ -31,6 +31,7 @@ type sends struct {
 	replies    []*protocol.Reply           // those of each; nil for one that is answered elsewhere
 	messages   []store.Message             // of all
 	header     protocol.SendMessageRequest // of the one that is being read
+	last       *remoting.Request           // that header was read from, if it could be
 	topic      *protocol.TopicConfig       // of the last one that was read and may be sent to
 	properties []byte                      // texts that messages have, one after the other
 	ids        []byte                      // texts that answers have
@@ -56,7 +57,7 @@ func (s *sends) release() {
 	clear(s.each)
 	clear(s.replies)
 	clear(s.messages)
-	s.topic = nil
+	s.topic, s.last = nil, nil
 	s.each, s.replies, s.messages = s.each[:0], s.replies[:0], s.messages[:0]
 	s.header = protocol.SendMessageRequest{Properties: emptied(s.header.Properties)}
 	s.properties, s.ids = emptied(s.properties), emptied(s.ids)
@@ -130,16 +131,15 @@ func (p *Processor) send(group []*remoting.Request) {
 
 // readSend makes the messages of one request.
 func (p *Processor) readSend(r *remoting.Request, s *sends, one *send) error {
-	s.header = protocol.SendMessageRequest{Properties: s.header.Properties[:0]}
-	if err := r.ReadHeader(&s.header); err != nil {
+	if err := s.readHeader(r); err != nil {
 		return err
 	}
-	topic, err := p.topicForSend(&s.header, s.topic)
+	topic, queue, err := p.topicForSend(&s.header, s.topic)
 	if err != nil {
 		return err
 	}
 	s.topic = topic
-	one.queue, one.first = s.header.QueueID, len(s.messages)
+	one.queue, one.first = queue, len(s.messages)
 	if s.header.Batch || protocol.RequestCode(r.Code) == protocol.SendBatchMessage {
 		err = p.fillBatch(r, s, one, topic)
 	} else {
@@ -151,6 +151,25 @@ func (p *Processor) readSend(r *remoting.Request, s *sends, one *send) error {
 	}
 	one.count = len(s.messages) - one.first
 	return nil
+}
+
+// readHeader reads the header of r, less the fields that it begins with as the one before: most are the same in all sends of
+// a producer.
+func (s *sends) readHeader(r *remoting.Request) (err error) {
+	same := -1
+	if s.last != nil {
+		same = r.Fields.SameAs(s.last.Fields)
+	}
+	if s.last = nil; same >= 0 {
+		err = r.ReadHeaderFrom(&s.header, same)
+	} else {
+		s.header = protocol.SendMessageRequest{Properties: s.header.Properties[:0]}
+		err = r.ReadHeader(&s.header)
+	}
+	if err == nil {
+		s.last = r
+	}
+	return err
 }
 
 // storeSends appends all messages at once. What can't be appended together, because one of them is at fault or because
@@ -246,29 +265,29 @@ func (s *sends) messageIDs(host netip.AddrPort, one *send) string {
 	return unsafe.String(unsafe.SliceData(ids), len(ids))
 }
 
-// topicForSend makes the checks that come before a look at the message, and finds or creates the topic. known, unless nil,
-// is a topic that a moment ago could be sent to.
-func (p *Processor) topicForSend(h *protocol.SendMessageRequest, known *protocol.TopicConfig) (*protocol.TopicConfig, error) {
+// topicForSend makes the checks that come before a look at the message, finds or creates the topic, and chooses the queue
+// if the sender has not. known, unless nil, is a topic that a moment ago could be sent to.
+func (p *Processor) topicForSend(h *protocol.SendMessageRequest, known *protocol.TopicConfig) (
+	topic *protocol.TopicConfig, queue int32, err error,
+) {
 	if err := p.takesMessages(); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if least := p.settings().MinInSync; least > 1 && p.slaves.Sync() && 1+p.slaves.InSync() < least {
-		return nil, refuse(protocol.SystemError, "in-sync replicas not enough: %d, minInSyncReplicas is %d", 1+p.slaves.InSync(), least)
+		return nil, 0, refuse(protocol.SystemError, "in-sync replicas not enough: %d, minInSyncReplicas is %d", 1+p.slaves.InSync(), least)
 	}
-	topic := known
-	if topic == nil || topic.TopicName != h.Topic {
-		var err error
+	if topic = known; topic == nil || topic.TopicName != h.Topic {
 		if topic, err = p.openTopic(h); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 	}
 	if queues := max(topic.ReadQueueNums, topic.WriteQueueNums); h.QueueID >= queues {
-		return nil, refuse(protocol.InvalidParameter, "queueId %d of topic %s is illegal: it has %d queues", h.QueueID, h.Topic, queues)
+		return nil, 0, refuse(protocol.InvalidParameter, "queueId %d of topic %s is illegal: it has %d queues", h.QueueID, h.Topic, queues)
 	}
-	if h.QueueID < 0 {
-		h.QueueID = rand.Int32N(max(1, topic.WriteQueueNums))
+	if queue = h.QueueID; queue < 0 {
+		queue = rand.Int32N(max(1, topic.WriteQueueNums))
 	}
-	return topic, nil
+	return topic, queue, nil
 }
 
 // openTopic finds or creates a topic that clients may send to.
@@ -289,7 +308,7 @@ func (p *Processor) openTopic(h *protocol.SendMessageRequest) (*protocol.TopicCo
 // fillSingle makes the one message of a request that isn't a batch.
 func (p *Processor) fillSingle(r *remoting.Request, s *sends, one *send, topic *protocol.TopicConfig) error {
 	h := &s.header
-	m := p.newMessage(r, h, topic)
+	m := p.newMessage(r, h, topic, one.queue)
 	m.Body = r.Body
 	var found traits
 	s.properties, m.Properties, found = p.appendSendProperties(s.properties, h.Properties, true)
@@ -312,10 +331,12 @@ func (p *Processor) fillSingle(r *remoting.Request, s *sends, one *send, topic *
 	return nil
 }
 
-func (p *Processor) newMessage(r *remoting.Request, h *protocol.SendMessageRequest, topic *protocol.TopicConfig) store.Message {
+func (p *Processor) newMessage(
+	r *remoting.Request, h *protocol.SendMessageRequest, topic *protocol.TopicConfig, queue int32,
+) store.Message {
 	m := store.Message{
 		Topic:          topic.TopicName,
-		QueueID:        h.QueueID,
+		QueueID:        queue,
 		Flag:           h.Flag,
 		SysFlag:        h.SysFlag,
 		BornTimestamp:  h.BornTimestamp,
@@ -340,7 +361,7 @@ func (p *Processor) fillBatch(r *remoting.Request, s *sends, one *send, topic *p
 		return refuse(protocol.MessageIllegal, "a batch can't go to the retry topic %s", h.Topic)
 	}
 	err := protocol.EachBatchMessage(r.Body, func(e protocol.BatchMessage) error {
-		m := p.newMessage(r, h, topic)
+		m := p.newMessage(r, h, topic, one.queue)
 		m.Flag, m.Body = e.Flag, e.Body
 		var found traits
 		s.properties, m.Properties, found = p.appendSendProperties(s.properties, e.Properties, false)

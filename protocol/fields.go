@@ -26,7 +26,7 @@ func (f Fields) Each(fn func(key, value []byte) error) error {
 	case len(f.raw) == 0:
 		return nil
 	case f.index.complete():
-		return f.index.each(f.raw, fn)
+		return f.index.each(f.raw, 0, fn)
 	case f.codec == JSON:
 		return f.eachJSON(fn)
 	}
@@ -167,6 +167,38 @@ func (c *Command) ReadHeader(h Header) error {
 		return &FieldError{Field: name, Reason: isMissing}
 	}
 	return nil
+}
+
+// SameAs is how many of the first fields are what those of other are, or fewer; -1 if not all have the same names in the
+// same order, or it can't be told without reading them.
+func (f Fields) SameAs(other Fields) int {
+	x, y := f.index, other.index
+	if !x.complete() || !y.complete() || x.n != y.n || f.codec != other.codec {
+		return -1
+	}
+	n := min(len(f.raw), len(other.raw))
+	d := firstDifference(f.raw[:n], other.raw[:n], 0)
+	same := 0
+	for same < x.n && int(x.at[same].valueEnd) < d {
+		same++
+	}
+	for i := same; i < x.n; i++ {
+		p, q := &x.at[i], &y.at[i]
+		if string(f.raw[p.key:p.keyEnd]) != string(other.raw[q.key:q.keyEnd]) {
+			return -1
+		}
+	}
+	return same
+}
+
+// ReadHeaderFrom is ReadHeader for an h that was filled from fields of which the first n are the same, and the names of
+// all: see SameAs.
+func (c *Command) ReadHeaderFrom(h Header, n int) error {
+	err := c.Fields.index.each(c.Fields.raw, n, func(key, value []byte) error {
+		return h.SetField(unsafe.String(unsafe.SliceData(key), len(key)), value)
+	})
+	h.Missing() // it is not: what came then has come now
+	return err
 }
 
 func setString(p *string, _ string, value []byte) error {

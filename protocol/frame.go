@@ -117,7 +117,9 @@ func Decode(frame []byte) (Command, error) {
 
 // Decode is the function Decode for a command that is there already, and zero. x, unless nil, makes ReadHeader faster; the
 // command refers to it.
-func (c *Command) Decode(frame []byte, x *FieldIndex) error {
+func (c *Command) Decode(frame []byte, x *FieldIndex) error { return c.decode(frame, x, nil) }
+
+func (c *Command) decode(frame []byte, x *FieldIndex, models *Models) error {
 	size, err := FrameSize(frame)
 	switch {
 	case err != nil:
@@ -132,7 +134,7 @@ func (c *Command) Decode(frame []byte, x *FieldIndex) error {
 	c.Codec = codec
 	header := frame[headSize : headSize+n : headSize+n]
 	if codec == JSON {
-		err = decodeJSON(c, x, header)
+		err = models.decodeJSON(c, x, header)
 	} else {
 		err = decodeBinary(c, x, header)
 	}

@@ -40,6 +40,7 @@ func FuzzDecode(f *testing.F) {
 		c, err := Decode(b)
 		require.Equal(t, before, b, "Decode must not write")
 		requireSameWithIndex(t, b, c, err)
+		requireSameByModel(t, b, b)
 		if err != nil {
 			require.ErrorIs(t, err, ErrFrame)
 			require.Zero(t, c)

@@ -11,6 +11,8 @@ type FieldIndex struct {
 	n       int // of fields; more than there is room for: it is not complete
 	escaped uint32
 	at      [maxIndexed]fieldPlace
+
+	opaque, opaqueEnd uint16 // where it stands in the header; 0: not known, or a binary one
 }
 
 // maxIndexed is more than a send (13) or a pull (14) of a client has.
@@ -23,6 +25,13 @@ type fieldPlace struct{ key, keyEnd, value, valueEnd uint16 }
 func (x *FieldIndex) reset() {
 	if x != nil {
 		x.n, x.escaped = 0, 0
+	}
+}
+
+// opaqueAt is called when the opaque was read, with where it stands if that is known.
+func (x *FieldIndex) opaqueAt(start, end int) {
+	if x != nil && end <= math.MaxUint16 {
+		x.opaque, x.opaqueEnd = uint16(start), uint16(end)
 	}
 }
 
@@ -68,9 +77,9 @@ func (x *FieldIndex) field(raw []byte, i int) (key, value []byte, escaped uint32
 	return raw[p.key:p.keyEnd:p.keyEnd], raw[p.value:p.valueEnd:p.valueEnd], x.escaped >> (2 * i) & 3
 }
 
-// each is Fields.Each.
-func (x *FieldIndex) each(raw []byte, fn func(key, value []byte) error) error {
-	for i := range x.n {
+// each is Fields.Each, without the first fields.
+func (x *FieldIndex) each(raw []byte, first int, fn func(key, value []byte) error) error {
+	for i := first; i < x.n; i++ {
 		key, value, escaped := x.field(raw, i)
 		var err error
 		if escaped == 0 {

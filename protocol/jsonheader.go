@@ -9,6 +9,7 @@ import (
 
 // decodeJSON reads a JSON header. Of keys that come twice the last counts; unknown ones are passed over.
 func decodeJSON(c *Command, x *FieldIndex, h []byte) error {
+	x.opaqueAt(0, 0)
 	i, err := openObject(h, skipSpace(h, 0))
 	if err != nil {
 		return err
@@ -30,7 +31,7 @@ func decodeJSON(c *Command, x *FieldIndex, h []byte) error {
 		if string(key.text) == "extFields" {
 			next, err = decodeFields(c, x, h, next)
 		} else {
-			next, err = decodeMember(c, key, h, next)
+			next, err = decodeMember(c, x, key, h, next)
 		}
 		if err != nil {
 			return err
@@ -50,7 +51,7 @@ func decodeJSON(c *Command, x *FieldIndex, h []byte) error {
 func decodeUsual(c *Command, x *FieldIndex, h []byte, i int) (next int, err error) {
 	const language, fields, encoding = `"language":"`, `"extFields":`, `"serializeTypeCurrentRPC":"JSON"`
 	if i+len(encoding) > len(h) { // the longest; a header is longer behind all but the last
-		return decodeNumber(c, h, i), nil
+		return decodeNumber(c, x, h, i), nil
 	}
 	switch h[i+1] {
 	case 'e':
@@ -77,12 +78,12 @@ func decodeUsual(c *Command, x *FieldIndex, h []byte, i int) (next int, err erro
 		}
 		return 0, nil
 	default:
-		return decodeNumber(c, h, i), nil
+		return decodeNumber(c, x, h, i), nil
 	}
 }
 
 // decodeNumber is decodeUsual for numbers.
-func decodeNumber(c *Command, h []byte, i int) (next int) {
+func decodeNumber(c *Command, x *FieldIndex, h []byte, i int) (next int) {
 	if i+2 >= len(h) {
 		return 0
 	}
@@ -111,17 +112,21 @@ func decodeNumber(c *Command, h []byte, i int) (next int) {
 	if i == start || i-start > 10 || n > math.MaxInt32 || i >= len(h) {
 		return 0
 	}
+	end := i
 	if h[i] == ',' {
 		i++
 	} else if h[i] != '}' {
 		return 0
 	}
 	*p = int32(n)
+	if p == &c.Opaque {
+		x.opaqueAt(start, end)
+	}
 	return i
 }
 
 // decodeMember reads the value at h[i] of any key but extFields.
-func decodeMember(c *Command, key token, h []byte, i int) (next int, err error) {
+func decodeMember(c *Command, x *FieldIndex, key token, h []byte, i int) (next int, err error) {
 	value, next, ok := scanValue(h, i, 1)
 	if !ok {
 		return 0, valueExpected(i)
@@ -132,6 +137,7 @@ func decodeMember(c *Command, key token, h []byte, i int) (next int, err error) 
 	case "version":
 		err = headerInt(&c.Version, key, value)
 	case "opaque":
+		x.opaqueAt(0, 0)
 		err = headerInt(&c.Opaque, key, value)
 	case "flag":
 		err = headerInt(&c.Flag, key, value)

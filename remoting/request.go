@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -235,6 +236,9 @@ func (c *Conn) finish(done []*Request) {
 	c.worked(int64(len(done)))
 }
 
+// models are for the goroutines that decode; one that has the processor takes over what its forerunner has seen.
+var models = sync.Pool{New: func() any { return new(protocol.Models) }}
+
 // decode reads a whole frame. A panic in there would be ours, but must not end the process.
 func decode(cmd *protocol.Command, x *protocol.FieldIndex, frame []byte) (err error) {
 	defer func() {
@@ -242,7 +246,10 @@ func decode(cmd *protocol.Command, x *protocol.FieldIndex, frame []byte) (err er
 			err = fmt.Errorf("%w: decoder: %v", protocol.ErrFrame, p)
 		}
 	}()
-	return cmd.Decode(frame, x)
+	m := models.Get().(*protocol.Models)
+	err = m.Decode(cmd, frame, x)
+	models.Put(m)
+	return err
 }
 
 // limiter lets one log line through a second, and counts the others.
