@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ratchetmq/ratchet/internal/offset"
@@ -34,6 +35,7 @@ type holds struct {
 	ready     []*held              // guarded by mu; woken or expired, waiting for a worker of run
 	parked    time.Time            // guarded by mu; when the last one came
 	closed    bool                 // guarded by mu; run has ended, nobody would answer
+	waiting   atomic.Int64         // written under mu; how many are parked
 	signal    chan struct{}        // has one token when ready may hold something
 	alarm     chan struct{}        // has one token when the nearest deadline changed
 }
@@ -59,6 +61,7 @@ func (h *holds) park(p *pull, deadline time.Time) bool {
 	key := queueKey{p.topic, p.queue}
 	h.byQueue[key] = append(h.byQueue[key], w)
 	heap.Push(&h.deadlines, w)
+	h.waiting.Add(1)
 	first := w.index == 0
 	h.mu.Unlock()
 	if first {
@@ -86,12 +89,16 @@ func (h *holds) wakeGroup(topic string, queue int32, group string) {
 }
 
 func (h *holds) wake(key queueKey, concerns func(*pull) bool) {
+	if h.waiting.Load() == 0 { // who parks now looks at the queue's end after that
+		return
+	}
 	h.mu.Lock()
 	waiting := h.byQueue[key]
 	kept := waiting[:0]
 	for _, w := range waiting {
 		if concerns(w.pull) {
 			heap.Remove(&h.deadlines, w.index)
+			h.waiting.Add(-1)
 			h.ready = append(h.ready, w)
 		} else {
 			kept = append(kept, w)
@@ -117,9 +124,7 @@ func (h *holds) keep(key queueKey, before, kept []*held) {
 
 // len is the number of parked pulls.
 func (h *holds) len() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.deadlines)
+	return int(h.waiting.Load())
 }
 
 // comeBack is how long a consumer whose pull was answered is given to ask again before it counts as gone.
@@ -175,6 +180,7 @@ func (h *holds) expire(now time.Time) (next time.Time, ok bool) {
 	due := map[queueKey]bool{}
 	for len(h.deadlines) > 0 && (now.IsZero() || !h.deadlines[0].deadline.After(now)) {
 		w := heap.Pop(&h.deadlines).(*held)
+		h.waiting.Add(-1)
 		h.ready = append(h.ready, w)
 		due[queueKey{w.pull.topic, w.pull.queue}] = true
 	}
