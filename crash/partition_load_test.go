@@ -89,6 +89,9 @@ func startPartitionLoad(t *testing.T, p *partition) *partitionLoad {
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	t.Cleanup(func() {
+		if t.Failed() {
+			l.report(p)
+		}
 		l.cancel()
 		if l.paused { // the test has failed meanwhile
 			l.resume()
@@ -271,6 +274,21 @@ func (l *partitionLoad) ahead(client *asker, m *machine) (ahead [partitionQueues
 	return ahead, true
 }
 
+// report logs where the readers stand, and what is wrong.
+func (l *partitionLoad) report(p *partition) {
+	for _, m := range p.machines {
+		ahead, ok := l.ahead(p.client, m)
+		l.t.Logf("readers by the ends of %s: %v (known: %v)", m.address, ahead, ok)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.t.Logf("readers: %v, committed: %v", l.next, l.committed)
+	l.t.Log(l.faults())
+}
+
+// faults is the first of what is wrong, with l.mu held.
+func (l *partitionLoad) faults() string { return strings.Join(l.wrong[:min(len(l.wrong), 20)], "\n") }
+
 func (l *partitionLoad) pause() {
 	l.gate.Lock()
 	l.paused = true
@@ -305,9 +323,9 @@ func (l *partitionLoad) judge(p *partition) {
 			l.fault("%v, %s, was acknowledged and not read", at, key)
 		}
 	}
-	committed, wrong := l.committed, l.wrong
+	committed, faults := l.committed, l.faults()
 	l.mu.Unlock()
-	require.Empty(l.t, strings.Join(wrong[:min(len(wrong), 20)], "\n"))
+	require.Empty(l.t, faults)
 	for _, m := range p.machines {
 		for queue := range int32(partitionQueues) {
 			p.await(fmt.Sprintf("%s knows the readers' progress in queue %d: %d", m.address, queue, committed[queue]), func() bool {
