@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ratchetmq/ratchet/internal/offset"
+	"github.com/ratchetmq/ratchet/message"
 	"github.com/ratchetmq/ratchet/store"
 )
 
@@ -77,8 +78,8 @@ func (in *intake) learn(body []byte) error {
 	if err := in.store.Adopt(p.Queues); err != nil {
 		return err
 	}
-	if in.gaps != nil {
-		in.gaps(p.Gaps)
+	if in.lacks != nil {
+		in.lacks(p)
 	}
 	return nil
 }
@@ -94,16 +95,16 @@ func endOf(gap store.Span, free []store.Span) offset.Physical {
 	return end
 }
 
-// pull takes the master's log. Beside that it fetches from the master what belongs into the gaps of this log: the master got
-// it back after this broker had copied them.
+// pull takes the master's log. Beside that it fetches from the master what belongs into the gaps of this log, which the master
+// got back after this broker had copied them, and into its damaged parts.
 func (f *Follower) pull(ctx context.Context, p *puller, haAddr string, peer *Peer) error {
-	told := make(chan []store.Span, 1)
-	p.gaps = func(free []store.Span) {
+	told := make(chan places, 1)
+	p.lacks = func(master places) {
 		select {
 		case <-told:
 		default:
 		}
-		told <- free // there is room: nobody else puts anything in
+		told <- master // there is room: nobody else puts anything in
 	}
 	filling, end := context.WithCancel(ctx)
 	var fills sync.WaitGroup
@@ -113,27 +114,41 @@ func (f *Follower) pull(ctx context.Context, p *puller, haAddr string, peer *Pee
 	return p.pull(ctx, haAddr, f.begin(peer), -1)
 }
 
-// fill does so each time that the master tells which places it keeps free, until ctx is done.
-func (f *Follower) fill(ctx context.Context, haAddr string, peer *Peer, told <-chan []store.Span) {
+// fill does so each time that the master tells what it lacks itself, until ctx is done.
+func (f *Follower) fill(ctx context.Context, haAddr string, peer *Peer, told <-chan places) {
+	s := f.opts.Store
 	p := &puller{
-		store: f.opts.Store, dial: f.opts.Dial, silence: f.opts.Silence, heartbeat: f.opts.Heartbeat,
+		store: s, dial: f.opts.Dial, silence: f.opts.Silence, heartbeat: f.opts.Heartbeat,
 		progress: func(offset.Physical, time.Time) {}, greeting: f.opts.Peers.greeting(peer, f.opts.Memory, false),
 	}
+	low := offset.Physical(peer.Status.Low)
 	for {
-		var free []store.Span
+		var master places
 		select {
-		case free = <-told:
+		case master = <-told:
 		case <-ctx.Done():
 			return
 		}
-		for _, gap := range f.opts.Store.Gaps().Log {
-			to := endOf(gap, free)
-			if to <= gap.From || offset.Physical(peer.Status.Low) > gap.From {
+		for _, gap := range s.Gaps().Log {
+			to := endOf(gap, master.Gaps)
+			if to <= gap.From || low > gap.From {
 				continue
 			}
 			f.log.Info("filling a gap", "addr", peer.Addr, "from", int64(gap.From), "to", int64(to))
-			if err := p.refill(ctx, haAddr, gap, to, true); err != nil && ctx.Err() == nil {
+			if err := p.refill(ctx, haAddr, gap.From, to, s.RefillStream(gap.From, true)); err != nil && ctx.Err() == nil {
 				f.log.Error("a gap is not filled from the master", "addr", peer.Addr, "phy", int64(gap.From), "err", err)
+			}
+		}
+		for _, damage := range s.Damaged() {
+			if endOf(damage, master.Gaps) < damage.To || endOf(damage, master.Damaged) < damage.To || low > damage.From {
+				continue
+			}
+			err := p.refill(ctx, haAddr, damage.From, damage.To, s.RepairStream(damage))
+			if err == nil && slices.Contains(s.Damaged(), damage) {
+				err = message.ErrCorrupt
+			}
+			if err != nil && ctx.Err() == nil {
+				f.log.Error("a damaged part of the log is not repaired from the master", "addr", peer.Addr, "phy", int64(damage.From), "err", err)
 			}
 		}
 	}

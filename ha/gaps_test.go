@@ -87,7 +87,7 @@ func goesOn(t *testing.T, s *store.Store, lost offset.Physical) {
 func refills(t *testing.T, into, from *store.Store) {
 	t.Helper()
 	gap := into.Gaps().Log[0]
-	require.NoError(t, takes(t, into, from, true).refill(t.Context(), "", gap, from.Written(), false))
+	require.NoError(t, takes(t, into, from, true).refill(t.Context(), "", gap.From, from.Written(), into.RefillStream(gap.From, false)))
 	require.NotEqual(t, gap, into.Gaps().Log[0])
 }
 
@@ -110,20 +110,41 @@ func TestASlaveLearnsWhatItsMasterKeepsFree(t *testing.T) {
 	require.Equal(t, master.Given("T", 0), next.Given("T", 0), "no message stands behind these offsets yet")
 }
 
+// follows lets a slave follow until the test ends.
+func follows(t *testing.T, slave, master *store.Store) {
+	t.Helper()
+	f := NewFollower(FollowerOptions{
+		Store: slave, Peers: NewPeers(PeerOptions{Name: "g"}), Memory: openMemory(t, vfstest.New()), Dial: serves(t, master),
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	p := takes(t, slave, master, false)
+	p.greeting.Slave = true
+	ctx, stop := context.WithCancel(context.Background())
+	var following sync.WaitGroup
+	following.Go(func() { _ = f.pull(ctx, p, "", &Peer{}) })
+	t.Cleanup(func() {
+		stop()
+		following.Wait()
+	})
+}
+
+func requireSame(t *testing.T, a, b *store.Store) {
+	t.Helper()
+	require.Equal(t, a.Written(), b.Written())
+	want, got := make([]byte, a.Written()), make([]byte, b.Written())
+	n, err := a.ReadLog(0, want)
+	require.NoError(t, err)
+	m, err := b.ReadLog(0, got)
+	require.NoError(t, err)
+	require.Equal(t, want[:n], got[:m])
+}
+
 // TestASlaveGetsWhatItsMasterHasGotBack: it has copied the gap, another slave has what belongs there.
 func TestASlaveGetsWhatItsMasterHasGotBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		full, master := losing(t)
 		slave := openSmall(t)
-		f := NewFollower(FollowerOptions{
-			Store: slave, Peers: NewPeers(PeerOptions{Name: "g"}), Memory: openMemory(t, vfstest.New()), Dial: serves(t, master),
-			Logger: slog.New(slog.DiscardHandler),
-		})
-		p := takes(t, slave, master, false)
-		p.greeting.Slave = true
-		ctx, stop := context.WithCancel(t.Context())
-		followed := make(chan error, 1)
-		go func() { followed <- f.pull(ctx, p, "", &Peer{}) }()
+		follows(t, slave, master)
 		time.Sleep(time.Second)
 		require.Equal(t, master.Written(), slave.Written())
 		require.Equal(t, master.Gaps(), slave.Gaps())
@@ -131,14 +152,7 @@ func TestASlaveGetsWhatItsMasterHasGotBack(t *testing.T) {
 		refills(t, master, full)
 		time.Sleep(time.Second)
 		require.Equal(t, master.Gaps(), slave.Gaps())
-		want, got := make([]byte, 1000), make([]byte, 1000)
-		n, err := master.ReadLog(0, want)
-		require.NoError(t, err)
-		m, err := slave.ReadLog(0, got)
-		require.NoError(t, err)
-		require.Equal(t, want[:n], got[:m])
-		stop()
-		require.ErrorIs(t, <-followed, context.Canceled)
+		requireSame(t, master, slave)
 	})
 }
 
@@ -162,29 +176,54 @@ func TestTheSameLogButForAGap(t *testing.T) {
 	}
 }
 
-// TestDamageIsNoOtherLog: a slave's disk has lost a page, and its master, which needs what stands behind, has what was there.
-func TestDamageIsNoOtherLog(t *testing.T) {
-	master, disk := openSmall(t), vfstest.New()
-	for range 3 {
-		put(t, master, 5000)
-	}
+// damaged is a copy of a log whose disk has lost a page.
+func damaged(t *testing.T, from *store.Store, more int) *store.Store {
+	t.Helper()
+	disk := vfstest.New()
 	options := store.Options{FS: disk, Root: "/store", SegmentSize: 32 << 10}
-	slave, err := store.Open(options)
+	copied, err := store.Open(options)
 	require.NoError(t, err)
-	pull(t, slave, master, false)
-	put(t, slave, 100)
+	pull(t, copied, from, false)
+	for range more {
+		put(t, copied, 100)
+	}
 	options.FS = disk.CrashClone(vfstest.KeepAll, 1)
-	require.NoError(t, slave.Close())
+	require.NoError(t, copied.Close())
 	f, err := options.FS.Open("/store/commitlog/00000000000000000000")
 	require.NoError(t, err)
 	_, err = f.WriteAt(make([]byte, vfstest.PageSize), vfstest.PageSize)
 	require.NoError(t, err)
 	require.NoError(t, f.Close())
-	slave, err = store.Open(options)
+	copied, err = store.Open(options)
 	require.NoError(t, err)
-	defer func() { require.NoError(t, slave.Close()) }()
-	require.NotEmpty(t, slave.Damaged())
-	pull(t, master, slave, false)
+	t.Cleanup(func() { require.NoError(t, copied.Close()) })
+	require.NotEmpty(t, copied.Damaged())
+	return copied
+}
+
+// TestDamageIsNoOtherLog: a slave's disk has lost a page, and its master, which needs what stands behind, has what was there.
+func TestDamageIsNoOtherLog(t *testing.T) {
+	master := openSmall(t)
+	for range 3 {
+		put(t, master, 5000)
+	}
+	pull(t, master, damaged(t, master, 1), false)
+}
+
+// TestASlavesDamageIsRepairedFromItsMaster when it follows.
+func TestASlavesDamageIsRepairedFromItsMaster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		master := openSmall(t)
+		for range 3 {
+			put(t, master, 5000)
+		}
+		slave := damaged(t, master, 0)
+		put(t, master, 100)
+		follows(t, slave, master)
+		time.Sleep(time.Second)
+		require.Empty(t, slave.Damaged())
+		requireSame(t, master, slave)
+	})
 }
 
 func TestEndOf(t *testing.T) {

@@ -41,7 +41,7 @@ func (l *Leader) heal(ctx context.Context, slave *Peer) error {
 		}
 		l.log.Info("filling a gap", "addr", slave.Addr, "from", int64(gap.From), "to", int64(to))
 		before := l.opts.Store.GapChanges()
-		if err := l.puller(slave).refill(ctx, slave.Status.HAAddr, gap, to, false); err != nil {
+		if err := l.puller(slave).refill(ctx, slave.Status.HAAddr, gap.From, to, l.opts.Store.RefillStream(gap.From, false)); err != nil {
 			return err
 		}
 		if l.opts.Store.GapChanges() == before {
@@ -79,18 +79,16 @@ func (p *puller) check(ctx context.Context, addr string, low, at offset.Physical
 	return p.read(ctx, addr, from, at, compare, func(_ offset.Physical, b []byte) error { return agree(compare, b) })
 }
 
-// refill puts the bytes that the broker at addr has in [gap.From, to) into the gap, after it has compared what stands
-// before. known: that broker is known to have no gap there itself.
-func (p *puller) refill(ctx context.Context, addr string, gap store.Span, to offset.Physical, known bool) error {
-	from, err := p.store.FirstRecord(max(p.store.Low(), gap.From-firstWindow))
+// refill gives the bytes that the broker at addr has in [at, to) to fill, after it has compared what stands before.
+func (p *puller) refill(ctx context.Context, addr string, at, to offset.Physical, fill *store.Stream) error {
+	from, err := p.store.FirstRecord(max(p.store.Low(), at-firstWindow))
 	if err != nil {
 		return err
 	}
-	from = min(from, gap.From)
+	from = min(from, at)
 	compare := p.store.Compare(from)
-	fill := p.store.RefillStream(gap.From, known)
-	return p.read(ctx, addr, from, to, compare, func(at offset.Physical, b []byte) error {
-		if n := min(int64(len(b)), int64(gap.From-at)); n > 0 {
+	return p.read(ctx, addr, from, to, compare, func(next offset.Physical, b []byte) error {
+		if n := min(int64(len(b)), int64(at-next)); n > 0 {
 			if err := agree(compare, b[:n]); err != nil {
 				return err
 			}

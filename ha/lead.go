@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"net"
 	"slices"
 	"sync"
@@ -99,7 +98,6 @@ func (l *Leader) Prepare(ctx context.Context) (exposed bool, err error) {
 	wasEmpty := l.opts.Store.Written() == 0
 	forks := map[string]offset.Physical{}
 	var peers []Peer
-	sound := offset.Physical(math.MaxInt64) // damage from here on is none any more
 	for {
 		peers = l.opts.Peers.All(ctx)
 		own.Low, own.End, own.Epoch = l.opts.Store.Low(), l.opts.Store.Written(), l.opts.Memory.Epoch()
@@ -118,12 +116,11 @@ func (l *Leader) Prepare(ctx context.Context) (exposed bool, err error) {
 		l.mu.Lock()
 		forced := l.forced
 		l.mu.Unlock()
-		if at, ok := l.spoiled(own, peers, sound); ok && !forced {
+		if at, ok := l.spoiled(own, peers); ok && !forced {
 			l.log.Error("what is damaged here is fetched from a replica, with all behind it", "phy", int64(at), "before", int64(own.End))
 			if _, err := l.opts.Store.Truncate(at); err != nil {
 				return false, err
 			}
-			sound = at
 			continue
 		}
 		d := Decide(own, others, time.Since(began), l.opts.Limit, forced)
@@ -163,9 +160,8 @@ func (l *Leader) Prepare(ctx context.Context) (exposed bool, err error) {
 
 // spoiled is where this log begins to be damaged, though a replica has what stood there. All from there on is given up for what
 // the replica has: who kept the part behind the damage would find the replica parted from this log, and neither could mend
-// the other. If it was a power cut, that part was not flushed; else the replica must have it. below is where damage does
-// not count any more.
-func (l *Leader) spoiled(own Survival, peers []Peer, below offset.Physical) (offset.Physical, bool) {
+// the other. If it was a power cut, that part was not flushed; else the replica must have it.
+func (l *Leader) spoiled(own Survival, peers []Peer) (offset.Physical, bool) {
 	for i := range peers {
 		if peers[i].leads() {
 			return 0, false
@@ -176,7 +172,7 @@ func (l *Leader) spoiled(own Survival, peers []Peer, below offset.Physical) (off
 			return p.Err == nil && offset.Physical(p.Status.Low) <= d.From && p.end() > d.From && !p.keepsFree(d.From) &&
 				(own.Suspect || p.end() >= own.End)
 		}
-		if d.From < below && slices.ContainsFunc(peers, has) {
+		if slices.ContainsFunc(peers, has) {
 			return d.From, true
 		}
 	}

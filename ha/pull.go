@@ -42,7 +42,7 @@ type puller struct {
 	greeting  *hello                   // to a broker of ours; nil: to a Java broker
 	end       func(at offset.Physical) // told where the other log ends, by a broker of ours; may be nil
 	tables    func()                   // told that the master's tables have changed; may be nil
-	gaps      func(free []store.Span)  // told what the other broker keeps free of its log, if it is one of ours; may be nil
+	lacks     func(places)             // told what the other broker lacks, if it is one of ours; may be nil
 }
 
 const (

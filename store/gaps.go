@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -268,19 +269,26 @@ func (s *Store) keepOffsetsFree() {
 // broker still has them. Their places in the queues are no gaps any more, and readers can see them. With blank the rest
 // of the segment is done with as well.
 func (s *Store) Refill(pos offset.Physical, b []byte, blank bool) error {
+	if err := s.beside(func() error { return s.refill(pos, b, blank) }); err != nil {
+		return fmt.Errorf("refill at %d: %w", pos, err)
+	}
+	return nil
+}
+
+// beside calls fn, which puts something back, with the dispatcher's lock held, and tells of what has arrived by that.
+func (s *Store) beside(fn func() error) error {
 	d := &s.dispatcher
 	d.mu.Lock()
 	ofStep := d.arrivals // the dispatcher's goroutine may be telling them
 	d.arrivals = nil
-	err := s.refill(pos, b, blank)
+	err := fn()
 	arrivals := d.arrivals
 	d.arrivals = ofStep
 	d.mu.Unlock()
-	if err != nil {
-		return fmt.Errorf("refill at %d: %w", pos, err)
+	if err == nil {
+		d.tell(arrivals)
 	}
-	d.tell(arrivals)
-	return nil
+	return err
 }
 
 func (s *Store) refill(pos offset.Physical, b []byte, blank bool) error {
@@ -298,21 +306,45 @@ func (s *Store) refill(pos offset.Physical, b []byte, blank bool) error {
 	if seg == nil {
 		return ErrNotFound
 	}
-	d := &s.dispatcher
-	d.records = d.records[:0]
-	defer d.round.reset()
+	defer s.dispatcher.round.reset()
+	if err := s.putBack(seg, pos, b, true); err != nil {
+		return err
+	}
 	changed := false
-	for at := pos; at < pos+offset.Physical(len(b)); {
-		f := examine(b[at-pos:], at, seg.span())
-		if f.kind != isRecord {
-			return fmt.Errorf("no record at %d: %w", at, f.why)
-		}
-		d.add(&f.record)
-		eachTarget(&f.record, func(t target) { next.Queues = filled(next.Queues, t, &changed) })
-		at += offset.Physical(f.size)
+	for i := range s.dispatcher.records {
+		eachTarget(&s.dispatcher.records[i], func(t target) { next.Queues = filled(next.Queues, t, &changed) })
 	}
 	end := pos + offset.Physical(len(b))
-	if end < seg.end {
+	if blank {
+		end = seg.end
+	}
+	next.Log[i].From = end
+	if end >= next.Log[i].To {
+		next.Log = slices.Delete(next.Log, i, i+1)
+	}
+	next.Filled = joined(slices.DeleteFunc(next.Filled, func(f Span) bool { return f.To <= s.Low() }), Span{pos, end})
+	if err := s.gaps.save(next); err != nil {
+		return err
+	}
+	s.showPutBack()
+	return nil
+}
+
+// putBack writes records into the midst of the log, and their entries into the queues, durably; with blank the segment's rest
+// is not used behind them. The dispatcher's and the put lock are held.
+func (s *Store) putBack(seg *segment, pos offset.Physical, b []byte, blank bool) error {
+	d := &s.dispatcher
+	d.records = d.records[:0]
+	end := pos + offset.Physical(len(b))
+	for at := pos; at < end; {
+		f := examine(b[at-pos:], at, seg.span())
+		if f.kind != isRecord {
+			return fmt.Errorf("no record at %d: %w", at, cmp.Or(f.why, ErrNotFound))
+		}
+		d.add(&f.record)
+		at += offset.Physical(f.size)
+	}
+	if blank && end < seg.end {
 		if err := s.writeBlank(seg, end); err != nil {
 			return err
 		}
@@ -327,22 +359,17 @@ func (s *Store) refill(pos offset.Physical, b []byte, blank bool) error {
 	if err := d.round.write(s.files); err != nil {
 		return err
 	}
-	// A checkpoint may have passed the records' time: recovery will not look at them again once they are in no gap.
+	// A checkpoint may have passed the records' time: recovery will not look at them again once they are in their place.
 	if err := s.files.syncOf(d.round.has); err != nil {
 		s.fail(err)
 		return s.Err()
 	}
-	if blank {
-		end = seg.end
-	}
-	next.Log[i].From = end
-	if end >= next.Log[i].To {
-		next.Log = slices.Delete(next.Log, i, i+1)
-	}
-	next.Filled = joined(slices.DeleteFunc(next.Filled, func(f Span) bool { return f.To <= s.Low() }), Span{pos, end})
-	if err := s.gaps.save(next); err != nil {
-		return err
-	}
+	return nil
+}
+
+// showPutBack lets readers see what was put back last. The same locks are held.
+func (s *Store) showPutBack() {
+	d := &s.dispatcher
 	d.round.publish()
 	for _, r := range d.records {
 		if q := s.queues.find(r.Topic, r.QueueID); q != nil {
@@ -350,7 +377,6 @@ func (s *Store) refill(pos offset.Physical, b []byte, blank bool) error {
 		}
 	}
 	d.index()
-	return nil
 }
 
 // filled takes the place of a message out of the gaps, and sets changed if it was in one.

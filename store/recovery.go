@@ -86,7 +86,7 @@ func (s *Store) recover(clean bool) error {
 	s.dispatcher.done.raise(r.end)
 	s.dispatcher.lastTime = r.history.lastTime
 	s.put.lastTime = r.history.lastTime
-	s.damage = r.damage
+	s.damage.Store(&r.damage)
 	s.logger.Info("store recovered", "clean", clean, "start", r.start, "phy", r.end, "damaged", len(r.damage),
 		"queues", len(s.queues.all()), "dur", s.opts.Now().Sub(began))
 	return nil

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 	"sync"
@@ -339,7 +340,7 @@ func (t *Stream) step() (more bool, err error) {
 		case isBlank:
 			blank = true
 		default:
-			bad = fmt.Errorf("%w: what was sent for %d is no record: %w", message.ErrCorrupt, pos, f.why)
+			bad = fmt.Errorf("%w: what was sent for %d is no record: %w", message.ErrCorrupt, pos, cmp.Or(f.why, ErrNotFound))
 		}
 		if pos+offset.Physical(f.size) == seg.To {
 			break

@@ -41,9 +41,9 @@ type Store struct {
 	prepare    signal
 	growth     growth
 	gaps       gaps
-	damage     []Span    // what recovery skipped
-	wasClean   bool      // the stop before Open
-	progress   *progress // of Open
+	damage     atomic.Pointer[[]Span] // what recovery skipped, and nobody has repaired; replaced under the put lock
+	wasClean   bool                   // the stop before Open
+	progress   *progress              // of Open
 
 	cleaning sync.Mutex            // held while the log's oldest segments go
 	tooFull  atomic.Pointer[error] // why appends are refused until the disk has room
@@ -271,6 +271,3 @@ func (s *Store) LastTime() int64 {
 
 // WasClean says whether the stop before Open was in order.
 func (s *Store) WasClean() bool { return s.wasClean }
-
-// Damaged are the parts of the log that recovery could not read and skipped; their messages read as Hole.
-func (s *Store) Damaged() []Span { return s.damage }

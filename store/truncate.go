@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"github.com/ratchetmq/ratchet/internal/atomicfile"
@@ -90,6 +91,8 @@ func (s *Store) truncate(to offset.Physical) error {
 		return err
 	}
 	s.keepOffsetsFree()
+	damage := slices.DeleteFunc(slices.Clone(s.Damaged()), func(d Span) bool { return d.From >= to })
+	s.damage.Store(&damage)
 	return s.endTruncation()
 }
 
