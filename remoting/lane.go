@@ -2,6 +2,7 @@ package remoting
 
 import (
 	"fmt"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -31,7 +32,7 @@ type LaneConfig struct {
 // DefaultQueue is the number of requests that may wait in a lane whose configuration does not say.
 const DefaultQueue = 10000
 
-// turn is the size of the largest group.
+// turn is the size of the largest group, and how many requests a worker handles before it lets others run.
 const turn = 32
 
 // strand is the line of one connection's requests in one lane. They are handled in their order, one or one group at a
@@ -228,11 +229,16 @@ type hand struct {
 	strands  []*strand
 }
 
-// work is one worker. It returns when the lane is closed.
+// work is one worker. It returns when the lane is closed. After a turn's worth it lets others have the processor: with
+// senders that never leave it without work it would keep that for milliseconds, in which no pull is answered.
 func (l *lane) work() {
 	var h hand
-	for l.deal(&h) {
+	for done := 0; l.deal(&h); {
 		l.runQueued(h.requests)
+		if done += len(h.requests); done >= turn {
+			done = 0
+			runtime.Gosched()
+		}
 	}
 }
 
