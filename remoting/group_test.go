@@ -64,7 +64,7 @@ func TestRequestsThatWaitTogetherAreServedTogether(t *testing.T) {
 	p.write(frame(echo, 0, false, "first"))
 	eventually(t, func() bool { return ts.Stats().Lanes[0].Running == 1 }, "the first one is served alone")
 	var stream []byte
-	const n = 40
+	const n = turn + 8
 	for i := 1; i <= n; i++ {
 		body := "together"
 		if i%7 == 0 {
@@ -93,7 +93,7 @@ func TestRequestsThatWaitTogetherAreServedTogether(t *testing.T) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	require.Equal(t, []int{1, 32, 8}, g.sizes)
+	require.Equal(t, []int{1, turn, 8}, g.sizes)
 	for i, opaque := range g.seen {
 		require.Equal(t, int32(i), opaque, "in their order")
 	}

@@ -22,7 +22,7 @@ type LaneConfig struct {
 	// once; a one-way request, which can't be told, stops the reading of its connection until there is room. 0 means
 	// DefaultQueue.
 	Queue int
-	// Group hands requests that wait together to the handler at once, up to 32, if it is a GroupHandler.
+	// Group hands requests that wait together to the handler at once, up to 64, if it is a GroupHandler.
 	Group bool
 	// MaxWait, if not 0: a request that waited longer is answered SYSTEM_BUSY instead of being handled. One-way
 	// requests are handled however late.
@@ -33,7 +33,7 @@ type LaneConfig struct {
 const DefaultQueue = 10000
 
 // turn is the size of the largest group, and how many requests a worker handles before it lets others run.
-const turn = 32
+const turn = 64
 
 // strand is the line of one connection's requests in one lane. They are handled in their order, one or one group at a
 // time: a strand is in the lane's list of ready ones, or with one worker, or has nothing to do. All fields are guarded by
