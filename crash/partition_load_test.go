@@ -127,6 +127,10 @@ func (l *partitionLoad) produce(producer int) {
 	turn := 0
 	for n := 0; l.ctx.Err() == nil; n++ {
 		l.gate.RLock()
+		if l.ctx.Err() != nil { // the readers do not wait for what comes now
+			l.gate.RUnlock()
+			return
+		}
 		key := fmt.Sprintf("P%d-%d", producer, n)
 		queue := int32(random.IntN(partitionQueues))
 		answer, err := client.ask(l.machines[turn].address, protocol.SendMessage, sendHeader(partitionTopic, queue, key),

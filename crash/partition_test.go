@@ -292,8 +292,6 @@ func (p *partition) end() {
 	p.t.Helper()
 	master, slave := p.roles()
 	p.load.stop(p)
-	p.level()
-	p.load.judge(p)
 	binary, err := buildOnce()
 	require.NoError(p.t, err)
 	for _, m := range []*machine{slave, master} {
