@@ -91,6 +91,9 @@ func (s *Store) saveCheckpoint() error {
 		s.fail(err)
 		return s.Err()
 	}
+	if err := s.writeTails(); err != nil {
+		return fmt.Errorf("write queues: %w", err)
+	}
 	if err := s.files.sync(); err != nil {
 		// What they hold now is not known; recovery will rebuild all that came after the last checkpoint.
 		c.refused = true

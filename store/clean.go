@@ -130,6 +130,10 @@ func (s *Store) firstStoreTime(seg *segment) (int64, bool) {
 func (s *Store) expire(k int, why reason, used float64) error {
 	list := *s.log.segments.Load()
 	low := list[k].start
+	// What the files lack could not be rebuilt any more, and a queue's numbers would be given out again.
+	if err := s.writeTails(); err != nil {
+		return err
+	}
 	if err := s.tellExpired(low); err != nil {
 		return err
 	}

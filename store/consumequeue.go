@@ -22,6 +22,7 @@ type queue struct {
 	topic string
 	name  []byte // the topic's bytes
 	id    int32
+	run   int32 // of the dispatcher: 1 + place in its round, 0 for none
 
 	next offset.Queue // guarded by the put lock; what the next append gets
 
@@ -30,8 +31,7 @@ type queue struct {
 	seen atomic.Int64 // the log's low that low was looked up for, -1 for none
 
 	files atomic.Pointer[[]int64] // the first entry of each file, in order
-
-	run int // of the dispatcher: 1 + place in its round, 0 for none
+	tail  atomic.Pointer[tail]    // entries that are not in them yet; nil when there are none
 }
 
 func newQueue(topic string, id int32) *queue {
@@ -59,6 +59,7 @@ type queueFiles struct {
 	units  int64  // entries of a file
 	cache  *fileCache
 	logger *slog.Logger
+	tails  tails
 
 	dirtyMu   sync.Mutex
 	dirty     map[fileKey]struct{} // guarded by dirtyMu; files written and not synced
@@ -68,7 +69,7 @@ type queueFiles struct {
 func newQueueFiles(o *Options) *queueFiles {
 	return &queueFiles{
 		fs: o.FS, root: filepath.Join(o.Root, queueFolder), units: int64(o.ConsumeQueueUnits), logger: o.Logger,
-		cache: newFileCache(o.FS, o.MaxOpenQueueFiles), dirty: map[fileKey]struct{}{}, dirtyDirs: map[string]struct{}{},
+		cache: newFileCache(o.FS, o.MaxOpenQueueFiles), tails: tails{most: tailsMost}, dirty: map[fileKey]struct{}{}, dirtyDirs: map[string]struct{}{},
 	}
 }
 
@@ -93,6 +94,18 @@ func (f *queueFiles) open(q *queue, index int64) (*openFile, error) {
 
 // read fills b with the entries from index on. Places in files that are missing read as blank.
 func (f *queueFiles) read(q *queue, index int64, b []byte) error {
+	if t := q.tail.Load(); t != nil {
+		// The tail first: what it has no more when it is asked is in the file then.
+		from, to := t.read(index, b)
+		if err := f.readFiles(q, index, b[:(from-index)*entrySize]); err != nil {
+			return err
+		}
+		index, b = to, b[(to-index)*entrySize:]
+	}
+	return f.readFiles(q, index, b)
+}
+
+func (f *queueFiles) readFiles(q *queue, index int64, b []byte) error {
 	for len(b) > 0 {
 		n := min(int64(len(b)), (f.units-index%f.units)*entrySize)
 		file, err := f.open(q, index)

@@ -38,3 +38,14 @@ func TestDeletedTopicStaysDeleted(t *testing.T) {
 		})
 	}
 }
+
+// TestTopicOfANewStoreIsDeleted: no queue has a file yet.
+func TestTopicOfANewStoreIsDeleted(t *testing.T) {
+	s := mustOpen(t, small(vfstest.New()))
+	_, err := s.Append(text("T", 0, "not yet dispatched"))
+	require.NoError(t, err)
+	require.NoError(t, s.DeleteTopic("T"))
+	level(t, s)
+	require.EqualValues(t, 0, put(t, s, text("T", 0, "new")).Queue)
+	require.Equal(t, []string{"new"}, bodies(readQueue(t, s, "T", 0)))
+}

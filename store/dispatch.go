@@ -43,6 +43,7 @@ type dispatcher struct {
 	next     int        // the first of fresh that may not be dispatched yet
 	cursor   cursor     // for what is not in fresh
 	round    round
+	segment  int64            // of the log; what the tails have is of none before it
 	records  []message.Record // of the step; their bytes are in fresh or cursor
 	arrivals []Arrival        // of the step; likewise. Hooks read it when the lock is free again
 	lastTime int64            // store timestamp of the last record dispatched
@@ -162,16 +163,22 @@ func (d *dispatcher) stepLocked() (more bool, err error) {
 	if pos >= limit {
 		return false, nil
 	}
+	if segment := int64(pos) / d.store.log.size; segment != d.segment { // a step does not go on into another one
+		if err := d.store.files.writeTails(); err != nil {
+			return false, err
+		}
+		d.segment = segment
+	}
 	defer d.round.reset()
 	before := pos
 	pos, err = d.collect(pos, limit)
 	if err != nil || pos == before {
 		return false, err
 	}
-	if err := d.round.write(d.store.files); err != nil {
+	if err := d.round.write(d.store.files, false); err != nil {
 		return false, err
 	}
-	d.round.publish()
+	d.round.publish(d.store.files)
 	d.index()
 	if n := len(d.records); n > 0 {
 		d.lastTime = d.records[n-1].StoreTimestamp

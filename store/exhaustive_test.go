@@ -48,7 +48,10 @@ func sampleOptions(disk *vfstest.Mem, x **index.Index) Options {
 
 func key(i int) string { return fmt.Sprint("key", i) }
 
-func newSample(t *testing.T) *sample {
+func newSample(t *testing.T) *sample { return killedSample(t, true) }
+
+// killedSample has all entries in the queues' files, or lacks those that waited in memory.
+func killedSample(t *testing.T, written bool) *sample {
 	t.Helper()
 	disk := vfstest.New()
 	var x *index.Index
@@ -71,6 +74,10 @@ func newSample(t *testing.T) *sample {
 	}
 	w.end = s.Written()
 	require.NoError(t, x.Flush())
+	require.Positive(t, waiting(s))
+	if written {
+		require.NoError(t, s.writeTails())
+	}
 	w.image = kill(disk)
 	for _, name := range w.image.Files() {
 		if strings.Contains(name, "/commitlog/") {
@@ -277,8 +284,16 @@ func TestEveryFileCutAtEveryByte(t *testing.T) {
 	}
 }
 
-func TestEveryBitOfARecordFlipped(t *testing.T) {
-	w := newSample(t)
+func TestEveryBitOfARecordFlipped(t *testing.T) { flipRecords(t, newSample(t)) }
+
+func TestEveryBitOfARecordFlippedWithoutTails(t *testing.T) {
+	w := killedSample(t, false)
+	w.step = 2*w.step + 1
+	flipRecords(t, w)
+}
+
+func flipRecords(t *testing.T, w *sample) {
+	t.Helper()
 	for _, i := range []int{len(w.sent) / 2, len(w.sent) - 1} {
 		name, at := w.file(w.sent[i].PhysicalOffset)
 		body := int64(bytes.Index(w.raw[i], w.sent[i].Body))

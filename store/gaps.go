@@ -356,7 +356,11 @@ func (s *Store) putBack(seg *segment, pos offset.Physical, b []byte, blank bool)
 		s.fail(err)
 		return s.Err()
 	}
-	if err := d.round.write(s.files); err != nil {
+	// The entries may be of an older segment than what waits, which they must not come before.
+	if err := s.files.writeTails(); err != nil {
+		return err
+	}
+	if err := d.round.write(s.files, true); err != nil {
 		return err
 	}
 	// A checkpoint may have passed the records' time: recovery will not look at them again once they are in their place.
@@ -370,7 +374,7 @@ func (s *Store) putBack(seg *segment, pos offset.Physical, b []byte, blank bool)
 // showPutBack lets readers see what was put back last. The same locks are held.
 func (s *Store) showPutBack() {
 	d := &s.dispatcher
-	d.round.publish()
+	d.round.publish(s.files)
 	for _, r := range d.records {
 		if q := s.queues.find(r.Topic, r.QueueID); q != nil {
 			q.given(int64(r.QueueOffset))

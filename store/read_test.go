@@ -118,6 +118,7 @@ func TestUnreadableEntriesAreSteppedOver(t *testing.T) {
 			for i := range 20 {
 				put(t, s, text("T", 0, fmt.Sprint(i)))
 			}
+			require.NoError(t, s.writeTails())
 			q := s.queues.get("T", 0)
 			own, err := s.files.entry(q, at)
 			require.NoError(t, err)
@@ -218,6 +219,7 @@ func TestConsumeQueueFiles(t *testing.T) {
 	for i := range 40 {
 		at = append(at, put(t, s, tagged("T", 2, "TagA", fmt.Sprint(i))))
 	}
+	require.NoError(t, s.writeTails())
 	for _, first := range []int64{0, 16, 32} {
 		data, err := disk.ReadFile(queueFile("T", 2, first))
 		require.NoError(t, err)

@@ -180,6 +180,7 @@ func TestNumberOfADamagedLastMessageStaysUsed(t *testing.T) {
 	put(t, s, text("T", 0, "a"))
 	victim := put(t, s, text("T", 0, "b"))
 	put(t, s, text("U", 0, "c"))
+	require.NoError(t, s.writeTails()) // the queue is the only one to know
 	disk = kill(disk)
 	flip(t, disk, logFile(0), int64(victim.End)-4)
 	s = mustOpen(t, small(disk))

@@ -21,6 +21,7 @@ type run struct {
 	after int64 // the end of the queue's run before in this round, 0: there is none
 	from  int64
 	units []byte
+	waits bool // they go into the queue's tail
 }
 
 func (r *run) end() int64 { return r.from + int64(len(r.units)/entrySize) }
@@ -37,7 +38,7 @@ func (r *round) add(q *queue, index int64, e entry) {
 			next.after = r.runs[q.run-1].end()
 		}
 		r.used++
-		q.run = r.used
+		q.run = int32(r.used)
 	}
 	at := &r.runs[q.run-1]
 	at.units = appendEntry(at.units, e)
@@ -72,11 +73,26 @@ func (r *round) byQueue() [][]*run {
 	return list
 }
 
-// write puts the entries into the files. Places of a queue that no message has, because it is lost or the queue does
-// not begin at 0, are filled with blank entries, within the file.
-func (r *round) write(f *queueFiles) error {
+// write puts the entries into the files, except those that can wait: publish puts them into tails. With all none waits.
+// Places of a queue that no message has, because it is lost or the queue does not begin at 0, are filled with blank entries,
+// within the file.
+func (r *round) write(f *queueFiles, all bool) error {
+	if err := f.shrinkTails(); err != nil {
+		return err
+	}
 	for i := range r.runs[:r.used] {
 		run := &r.runs[i]
+		n := int64(len(run.units) / entrySize)
+		only := run.after == 0 && int(run.queue.run) == i+1 // the queue's only one
+		if run.waits = only && !all && f.fits(run.queue, run.from, n); run.waits {
+			if err := f.makeRoom(run.queue, n); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := f.writeTail(run.queue); err != nil {
+			return err
+		}
 		if err := f.fillUp(run.queue, max(run.queue.high.Load(), run.after), run.from); err != nil {
 			return err
 		}
@@ -87,9 +103,12 @@ func (r *round) write(f *queueFiles) error {
 	return nil
 }
 
-// publish lets readers see what was written.
-func (r *round) publish() {
+// publish lets readers see what was written, and what waits.
+func (r *round) publish(f *queueFiles) {
 	for i := range r.runs[:r.used] {
+		if run := &r.runs[i]; run.waits {
+			f.keep(run.queue, run.from, run.units)
+		}
 		q, from, end := r.runs[i].queue, r.runs[i].from, r.runs[i].end()
 		high := q.high.Load()
 		if from > high && q.low.Load() == high {

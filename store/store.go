@@ -22,7 +22,7 @@ import (
 // Store is one broker's messages. All methods may be called from any goroutine.
 //
 // Lock order: dispatcher.mu → put → {queueSet.mu, commitLog.grow} and commitLog.flushing → flusher.mu; nothing is
-// locked under queueSet.mu, fileCache.mu, queueFiles.dirtyMu, flusher.mu or fresh.mu. Only put, grow, flushing and
+// locked under queueSet.mu, fileCache.mu, queueFiles.dirtyMu, tail.mu, flusher.mu or fresh.mu. Only put, grow, flushing and
 // dispatcher.mu are held during I/O.
 type Store struct {
 	opts   Options

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -169,6 +170,71 @@ func BenchmarkAppendAndDispatch(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkSpread is BenchmarkAppendAndDispatch with one message for each queue after the other, whose files are there, until
+// all entries are in the files. What it takes of the processors does not depend on what else the machine does.
+func BenchmarkSpread(b *testing.B) {
+	for _, queues := range []int{1, 100, 1_000, 10_000} {
+		b.Run(fmt.Sprint("queues=", queues), func(b *testing.B) {
+			s := timed(b)
+			batch := make([]Message, 32)
+			at := 0
+			next := func() {
+				for i := range batch {
+					batch[i].Topic, batch[i].QueueID = fmt.Sprint("Topic", at/8), int32(at%8)
+					at = (at + 1) % queues
+				}
+				if _, err := s.Append(batch...); err != nil {
+					b.Fatal(err)
+				}
+			}
+			for i := range batch {
+				batch[i] = kilobyte()
+			}
+			for range 1 + queues/len(batch) {
+				next()
+			}
+			level(b, s)
+			before := processorTime(b)
+			b.ResetTimer()
+			for n := 0; n < b.N; n += len(batch) {
+				next()
+				if n%(8*len(batch)) != 0 {
+					continue
+				}
+				if err := s.dispatcher.drain(); err != nil {
+					b.Fatal(err)
+				}
+			}
+			if err := errors.Join(s.dispatcher.drain(), s.writeTails()); err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(float64(processorTime(b)-before)/float64(b.N), "cpu-ns/op")
+		})
+	}
+}
+
+// BenchmarkNewQueue is the first message of a queue, whose folder and file are made, in topics of 8 queues.
+func BenchmarkNewQueue(b *testing.B) {
+	s := timed(b)
+	m := kilobyte()
+	before := processorTime(b)
+	b.ReportAllocs()
+	b.ResetTimer()
+	for n := range b.N {
+		m.Topic, m.QueueID = fmt.Sprint("Topic", n/8), int32(n%8)
+		if _, err := s.Append(m); err != nil {
+			b.Fatal(err)
+		}
+		if n%32 != 31 {
+			continue
+		}
+		if err := s.dispatcher.drain(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(processorTime(b)-before)/float64(b.N), "cpu-ns/op")
 }
 
 // BenchmarkRecoveryScan is reading 64 MiB of log after a crash.

@@ -34,13 +34,16 @@ func (s *Store) DeleteTopic(topic string) error {
 	}
 	for _, q := range gone {
 		q.files.Store(&[]int64{})
+		s.files.dropTail(q)
 	}
 	err := d.deleted.add(topic, written, s.log.low())
 	err = errors.Join(err, s.files.cache.drop(func(key fileKey) bool { return key.queue.topic == topic }))
 	if e := s.opts.FS.RemoveAll(filepath.Join(s.files.root, topic)); e != nil && !errors.Is(e, fs.ErrNotExist) {
 		err = errors.Join(err, e)
 	}
-	err = errors.Join(err, s.opts.FS.SyncDir(s.files.root))
+	if e := s.opts.FS.SyncDir(s.files.root); !errors.Is(e, fs.ErrNotExist) { // else no queue has a file yet
+		err = errors.Join(err, e)
+	}
 	if err != nil {
 		return fmt.Errorf("delete topic %s: %w", topic, err)
 	}

@@ -31,6 +31,9 @@ func (s *Store) Truncate(to offset.Physical) (aside string, err error) {
 	if to < s.Low() || to > before {
 		return "", fmt.Errorf("%w: the log has [%d, %d), not %d", ErrNotFound, s.Low(), before, to)
 	}
+	if err := s.files.writeTails(); err != nil {
+		return "", err
+	}
 	spans, err := s.log.dataBehind(to)
 	if err == nil && len(spans) > 0 {
 		aside, err = s.putAside(divergedFolder, to, spans)
