@@ -318,6 +318,12 @@ func (l *ledger) read(p *process) {
 		segmentEnd := w.next - w.next%size + size
 		for b := buf[:n]; len(b) > 0; {
 			r, err := message.Parse(b)
+			if _, magic, ok := message.Peek(b); err != nil && ok && magic != message.MagicBlank { // damage: the log goes on behind it
+				if w.next, err = st.FirstRecord(w.next); err != nil {
+					return
+				}
+				break
+			}
 			if err != nil {
 				w.next = min(segmentEnd, end)
 				break
