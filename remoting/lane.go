@@ -99,8 +99,9 @@ type lane struct {
 	mu         sync.Mutex
 	more       sync.Cond // for workers: a strand is ready, or the lane is closed
 	head, tail *strand   // ready
-	idle       int       // workers that wait
-	called     bool      // one of these is on its way
+	listed     int       // how many strands are ready
+	idle       int       // workers that wait, and are not called
+	coming     int       // workers that are called
 	waiting    int       // requests in strands that are not parked
 	parked     int       // requests in strands that are
 	stalled    []*Conn   // connections that have a one-way request in hand and no room for it
@@ -212,13 +213,14 @@ func (l *lane) enqueue(s *strand) {
 		l.tail.next = s
 	}
 	l.tail = s
+	l.listed++
 }
 
-// call has a worker come, unless none is idle, or one is on its way: that one may take all there is, and calls the next
-// if it does not. mu is held.
+// call has idle workers come, one for each strand that is ready. mu is held.
 func (l *lane) call() {
-	if l.head != nil && l.idle > 0 && !l.called {
-		l.called = true
+	for l.coming < l.listed && l.idle > 0 {
+		l.idle--
+		l.coming++
 		l.more.Signal()
 	}
 }
@@ -257,14 +259,14 @@ func (l *lane) deal(h *hand) bool {
 		for l.head == nil && !l.closed {
 			l.idle++
 			l.more.Wait()
-			l.idle--
-			l.called = false
+			l.coming--
 		}
 		if l.closed {
 			l.mu.Unlock()
 			return false
 		}
-		for more := true; more && l.head != nil; {
+		// While workers are idle each takes one strand: together they are sooner done.
+		for more := true; more && l.head != nil && (len(h.requests) == 0 || l.idle == 0); {
 			more = l.pop(h)
 		}
 		l.call()
@@ -287,6 +289,7 @@ func (l *lane) pop(h *hand) (more bool) {
 		return false
 	}
 	l.head, s.next = s.next, nil
+	l.listed--
 	if l.head == nil {
 		l.tail = nil
 	}
