@@ -175,6 +175,9 @@ func (l *commitLog) dropHead(k int) error {
 	list := *l.segments.Load()
 	rest := slices.Clone(list[k:])
 	l.segments.Store(&rest)
+	if len(rest) > 0 { // nobody who looked at the log before makes one of them anew
+		l.begin = max(l.begin, rest[0].start)
+	}
 	l.grow.Unlock()
 	for _, seg := range list[:k] {
 		path := seg.file.Name()

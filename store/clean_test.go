@@ -146,3 +146,21 @@ func TestForcedCleaningStopsWhenThereIsRoom(t *testing.T) {
 	require.Less(t, n, segments-1, "it does not take more than it must")
 	require.NotEmpty(t, expired)
 }
+
+// TestRemovedSegmentIsNotMadeAnew: the preparer may have looked at the log's end long before.
+func TestRemovedSegmentIsNotMadeAnew(t *testing.T) {
+	m := vfstest.New()
+	policy := Retention{Reserved: -time.Second, MaxUsed: 1, Force: 1, Refuse: 1, Batch: 100}
+	var expired []Expired
+	s := cleaned(t, m, &policy, &expired)
+	for range 40 {
+		put(t, s, text("T", 0, strings.Repeat("x", 300)))
+	}
+	s.flusher.flush()
+	n, err := s.Clean()
+	require.NoError(t, err)
+	require.Positive(t, n)
+	_, err = s.log.ensure(s.Low() - 1)
+	require.ErrorIs(t, err, ErrNotFound)
+	require.NotContains(t, m.Files(), logFile(int64(s.Low())-4096))
+}
