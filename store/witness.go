@@ -12,6 +12,7 @@ import (
 type witness struct {
 	confirms bool // the entry at its number points to it
 	denies   bool // the entry at another number does
+	free     bool // nobody has its number: a gap, or a file that a power cut took
 }
 
 // misnumbered says whether a record can't have the number that it names: next is the number due in its queue. Numbers
@@ -22,6 +23,8 @@ func misnumbered(number, next, again offset.Queue, w witness) bool {
 		return false
 	case w.denies:
 		return true
+	case w.free:
+		return false
 	}
 	return number > 0 && number < next && number != again
 }
@@ -49,6 +52,7 @@ func (r *recovery) misplaced(rec *message.Record) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	w.free = w.free && seen == nil // else the files may lack what this scan has seen
 	again := offset.Queue(0)
 	if seen != nil {
 		again = seen.refused
@@ -78,8 +82,15 @@ func (r *recovery) witness(q *queue, rec *message.Record, next int64) (w witness
 		e, err = window.entry(number)
 		return err == nil && e.phy == rec.PhysicalOffset && e.size == rec.Size
 	}
-	if w.confirms = is(int64(rec.QueueOffset)); w.confirms {
+	if w.confirms = is(int64(rec.QueueOffset)); w.confirms || err != nil {
 		return w, err
+	}
+	if number := int64(rec.QueueOffset); number >= first && number < end {
+		e, err := window.entry(number)
+		if err != nil {
+			return w, err
+		}
+		w.free = !e.present() || e.blank()
 	}
 	for number := max(first, next-entryBlock/2); number < next+entryBlock/2 && !w.denies; number++ {
 		w.denies = is(number)
