@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/ratchetmq/ratchet/internal/freeport"
-
 	"github.com/ratchetmq/ratchet/protocol"
 )
 

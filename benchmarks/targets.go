@@ -8,9 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/ratchetmq/ratchet/internal/freeport"
-
 	"github.com/ratchetmq/ratchet/conformance/oracle"
+	"github.com/ratchetmq/ratchet/internal/freeport"
 )
 
 // Names of what can be measured.

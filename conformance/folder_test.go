@@ -15,11 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ratchetmq/ratchet/internal/freeport"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/ratchetmq/ratchet/conformance/oracle"
+	"github.com/ratchetmq/ratchet/internal/freeport"
 	"github.com/ratchetmq/ratchet/message"
 	"github.com/ratchetmq/ratchet/protocol"
 	"github.com/ratchetmq/ratchet/remoting"

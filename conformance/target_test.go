@@ -17,9 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ratchetmq/ratchet/internal/freeport"
-
 	"github.com/ratchetmq/ratchet/conformance/oracle"
+	"github.com/ratchetmq/ratchet/internal/freeport"
 )
 
 // A Target is the name server and broker under test, running.

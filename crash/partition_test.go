@@ -14,11 +14,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ratchetmq/ratchet/internal/freeport"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/ratchetmq/ratchet/conformance/oracle"
+	"github.com/ratchetmq/ratchet/internal/freeport"
 	"github.com/ratchetmq/ratchet/protocol"
 )
 

@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ratchetmq/ratchet/internal/freeport"
-
 	"github.com/stretchr/testify/require"
+
+	"github.com/ratchetmq/ratchet/internal/freeport"
 )
 
 var buildOnce = sync.OnceValues(func() (string, error) {

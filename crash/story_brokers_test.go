@@ -14,12 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ratchetmq/ratchet/internal/freeport"
-
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
 	"github.com/ratchetmq/ratchet/conformance/oracle"
+	"github.com/ratchetmq/ratchet/internal/freeport"
 	"github.com/ratchetmq/ratchet/protocol"
 )
 

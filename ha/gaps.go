@@ -116,11 +116,8 @@ func (f *Follower) pull(ctx context.Context, p *puller, haAddr string, peer *Pee
 
 // fill does so each time that the master tells what it lacks itself, until ctx is done.
 func (f *Follower) fill(ctx context.Context, haAddr string, peer *Peer, told <-chan places) {
-	s := f.opts.Store
-	p := &puller{
-		store: s, dial: f.opts.Dial, silence: f.opts.Silence, heartbeat: f.opts.Heartbeat,
-		progress: func(offset.Physical, time.Time) {}, greeting: f.opts.Peers.greeting(peer, f.opts.Memory, false),
-	}
+	o, s := &f.opts, f.opts.Store
+	p := quietPuller(s, o.Dial, o.Silence, o.Heartbeat, o.Peers.greeting(peer, o.Memory, false))
 	low := offset.Physical(peer.Status.Low)
 	for {
 		var master places

@@ -19,13 +19,7 @@ import (
 )
 
 // openSmall is a store with files so small that a comparison goes over several of them.
-func openSmall(t *testing.T) *store.Store {
-	t.Helper()
-	s, err := store.Open(store.Options{FS: vfstest.New(), Root: "/store", SegmentSize: 32 << 10})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	return s
-}
+func openSmall(t *testing.T) *store.Store { return openSized(t, 32<<10) }
 
 // serves is the way to a store's HA port.
 func serves(t *testing.T, s *store.Store) Dial {

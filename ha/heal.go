@@ -66,7 +66,7 @@ func (p *Peer) gaps() []store.Span {
 
 // keepsFree says whether it has a gap at a position.
 func (p *Peer) keepsFree(at offset.Physical) bool {
-	return slices.ContainsFunc(p.gaps(), func(g store.Span) bool { return g.From <= at && at < g.To })
+	return slices.ContainsFunc(p.gaps(), func(g store.Span) bool { return g.Has(at) })
 }
 
 // check compares this log with the one at addr, up to at and as far back as a window, and changes nothing.

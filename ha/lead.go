@@ -267,10 +267,8 @@ func (l *Leader) fetch(ctx context.Context, from *Peer, forks map[string]offset.
 
 // puller reads the log of another broker, and does not count as its slave.
 func (l *Leader) puller(from *Peer) *puller {
-	return &puller{
-		store: l.opts.Store, dial: l.opts.Dial, silence: l.opts.Silence, heartbeat: l.opts.Heartbeat,
-		progress: func(offset.Physical, time.Time) {}, greeting: l.opts.Peers.greeting(from, l.opts.Memory, false),
-	}
+	o := &l.opts
+	return quietPuller(o.Store, o.Dial, o.Silence, o.Heartbeat, o.Peers.greeting(from, o.Memory, false))
 }
 
 // longer is the list of epochs that goes further.

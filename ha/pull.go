@@ -45,6 +45,14 @@ type puller struct {
 	lacks     func(places)             // told what the other broker lacks, if it is one of ours; may be nil
 }
 
+// quietPuller is one that tells nobody how far it is.
+func quietPuller(s *store.Store, dial Dial, silence, heartbeat time.Duration, greeting *hello) *puller {
+	return &puller{
+		store: s, dial: dial, silence: silence, heartbeat: heartbeat, greeting: greeting,
+		progress: func(offset.Physical, time.Time) {},
+	}
+}
+
 const (
 	firstWindow = 64 << 10
 	windowGrows = 16

@@ -15,9 +15,11 @@ import (
 	"github.com/ratchetmq/ratchet/store"
 )
 
-func openStore(t *testing.T) *store.Store {
+func openStore(t *testing.T) *store.Store { return openSized(t, 8<<20) }
+
+func openSized(t *testing.T, segment int64) *store.Store {
 	t.Helper()
-	s, err := store.Open(store.Options{FS: vfstest.New(), Root: "/store", SegmentSize: 8 << 20})
+	s, err := store.Open(store.Options{FS: vfstest.New(), Root: "/store", SegmentSize: segment})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s

@@ -15,11 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ratchetmq/ratchet/internal/freeport"
-
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ratchetmq/ratchet/internal/freeport"
 	"github.com/ratchetmq/ratchet/protocol"
 )
 

@@ -157,9 +157,7 @@ const isMissing = "is missing"
 // ReadHeader fills h, which should be zero, from the command's fields; texts are copied. It fails with a *FieldError if
 // a field is malformed or a required one is missing. Afterwards h equals one that was built by hand.
 func (c *Command) ReadHeader(h Header) error {
-	err := c.Fields.Each(func(key, value []byte) error {
-		return h.SetField(unsafe.String(unsafe.SliceData(key), len(key)), value) // SetField does not retain the key
-	})
+	err := c.Fields.Each(func(key, value []byte) error { return setField(h, key, value) })
 	if err != nil {
 		return err
 	}
@@ -194,11 +192,13 @@ func (f Fields) SameAs(other Fields) int {
 // ReadHeaderFrom is ReadHeader for an h that was filled from fields of which the first n are the same, and the names of
 // all: see SameAs.
 func (c *Command) ReadHeaderFrom(h Header, n int) error {
-	err := c.Fields.index.each(c.Fields.raw, n, func(key, value []byte) error {
-		return h.SetField(unsafe.String(unsafe.SliceData(key), len(key)), value)
-	})
+	err := c.Fields.index.each(c.Fields.raw, n, func(key, value []byte) error { return setField(h, key, value) })
 	h.Missing() // it is not: what came then has come now
 	return err
+}
+
+func setField(h Header, key, value []byte) error {
+	return h.SetField(unsafe.String(unsafe.SliceData(key), len(key)), value) // SetField does not retain the key
 }
 
 func setString(p *string, _ string, value []byte) error {

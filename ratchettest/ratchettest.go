@@ -20,10 +20,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/ratchetmq/ratchet/internal/freeport"
-
 	"github.com/ratchetmq/ratchet/broker"
 	"github.com/ratchetmq/ratchet/internal/config"
+	"github.com/ratchetmq/ratchet/internal/freeport"
 	"github.com/ratchetmq/ratchet/namesrv"
 )
 

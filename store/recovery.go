@@ -30,6 +30,9 @@ type Span struct {
 	To   offset.Physical `json:"to"`
 }
 
+// Has says whether a position is in it.
+func (s Span) Has(pos offset.Physical) bool { return s.From <= pos && pos < s.To }
+
 type recovery struct {
 	s        *Store
 	clean    bool

@@ -71,7 +71,8 @@ func (s *Store) FirstRecord(pos offset.Physical) (offset.Physical, error) {
 }
 
 // appendRecords appends what another broker's log has at pos, which must be this log's end: whole records, which the caller
-// has examined, those of one segment. It is written, not flushed. Errors are those of Append, and ErrOrder.
+// has examined, those of one segment; with blank, the segment's rest is then not used, with gap as one that is kept free. It
+// is written, not flushed. Errors are those of Append, and ErrOrder.
 func (s *Store) appendRecords(pos offset.Physical, b []byte, records []message.Record, blank, gap bool) error {
 	switch {
 	case blank && gap:
@@ -245,7 +246,7 @@ func (s *Store) Stream(sound bool) *Stream {
 func (t *Stream) KeptFree(spans []Span) { t.free = spans }
 
 func contains(spans []Span, pos offset.Physical) bool {
-	return slices.ContainsFunc(spans, func(s Span) bool { return s.From <= pos && pos < s.To })
+	return slices.ContainsFunc(spans, func(s Span) bool { return s.Has(pos) })
 }
 
 // flushAhead has the log flushed when a part of what may be unflushed is: the disk is at work then while more comes, and
@@ -490,7 +491,7 @@ func (c *Comparison) nextRegion() error {
 		return nil
 	}
 	for _, p := range c.pass {
-		if p.From <= c.pos && c.pos < p.To {
+		if p.Has(c.pos) {
 			c.region.To = p.To
 			return nil
 		}

@@ -171,25 +171,13 @@ func (l *commitLog) wipe(from offset.Physical) error {
 
 // truncate drops the gaps of the log behind its end. Those of queues stay: their offsets were given out.
 func (g *gaps) truncate(to offset.Physical) error {
-	next, changed := g.get(), false
-	log := next.Log[:0]
-	for _, s := range next.Log {
-		if s.From < to {
-			log = append(log, s)
-		} else {
-			changed = true
-		}
+	now, next := g.now.Load(), g.get()
+	behind := func(s Span) bool { return s.From >= to }
+	next.Log, next.Filled = slices.DeleteFunc(next.Log, behind), slices.DeleteFunc(next.Filled, behind)
+	for i := range next.Filled {
+		next.Filled[i].To = min(next.Filled[i].To, to)
 	}
-	next.Log = log
-	filled := next.Filled[:0]
-	for _, s := range next.Filled {
-		if s.To = min(s.To, to); s.From < s.To {
-			filled = append(filled, s)
-		}
-		changed = changed || s.To == to
-	}
-	next.Filled = filled
-	if !changed {
+	if slices.Equal(now.Log, next.Log) && slices.Equal(now.Filled, next.Filled) {
 		return nil
 	}
 	return g.save(next)

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ratchetmq/ratchet/internal/freeport"
-
 	"github.com/stretchr/testify/require"
+
+	"github.com/ratchetmq/ratchet/internal/freeport"
 )
 
 // TestMain lets the test binary be the command itself, so that it is tested as a process: with its exit code.
