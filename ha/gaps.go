@@ -20,6 +20,7 @@ type places struct {
 	Damaged []store.Span `json:"damaged"` // parts of its log that can't be read
 	// Queues are offsets that it keeps free. They are told of once: what is filled in is in the log.
 	Queues []store.QueueSpan `json:"queues,omitempty"`
+	Unseen store.Unseen      `json:"unseen,omitzero"`
 }
 
 func readPlaces(body []byte) (p places, err error) {
@@ -35,7 +36,7 @@ const queuesAtOnce = 10_000
 // tellGaps tells a broker of ours which places are kept free here, with queues those of queues, too.
 func (f *feed) tellGaps(at offset.Physical, queues bool) error {
 	gaps := f.opts.Store.Gaps()
-	p := places{Gaps: gaps.Log, Damaged: f.opts.Store.Damaged()}
+	p := places{Gaps: gaps.Log, Damaged: f.opts.Store.Damaged(), Unseen: gaps.Unseen}
 	if queues {
 		for part := range slices.Chunk(gaps.Queues, queuesAtOnce) {
 			p.Queues = part
@@ -75,7 +76,7 @@ func (in *intake) learn(body []byte) error {
 	if in.stream != nil {
 		in.stream.KeptFree(in.free)
 	}
-	if err := in.store.Adopt(p.Queues); err != nil {
+	if err := in.store.Adopt(p.Queues, p.Unseen); err != nil {
 		return err
 	}
 	if in.lacks != nil {

@@ -208,7 +208,7 @@ func (g *Group) lead(ctx context.Context, settled func()) error {
 	}
 	leader := NewLeader(LeaderOptions{
 		Store: g.opts.Store, Peers: g.peers, Memory: g.opts.Memory, Metadata: g.opts.Merging, Dial: g.opts.Dial,
-		Sync: sync, Limit: limit, BytesBound: s.MaxUnflushedBytes, MessagesBound: s.MaxUnflushedMessages,
+		Sync: sync, Limit: limit, BytesBound: s.MaxUnflushedBytes, MessagesBound: s.MaxUnflushedMessages, Kept: s.ReservedTime,
 		Doubt: doubt, Suspect: g.suspect.Load() || doubt || g.opts.Memory.Follows(), Heartbeat: s.HAHeartbeat, Silence: s.HAHousekeeping, Logger: g.opts.Logger,
 		OnWait: func(why string) {
 			g.stand(Standing{Master: true, Closed: why})

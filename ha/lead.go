@@ -26,6 +26,8 @@ type LeaderOptions struct {
 	// What a power cut can take: bytes of the log, messages of a queue.
 	BytesBound    int64
 	MessagesBound int64
+	// Kept is for how long messages are kept.
+	Kept time.Duration
 	// Suspect: what was not flushed before the start may be gone, see Memory.Awake.
 	Suspect   bool
 	Doubt     bool             // see Survival
@@ -304,10 +306,13 @@ func (l *Leader) open(ctx context.Context, own Survival, peers []Peer, d Decisio
 	}}
 	if d.QueueGap { // of a queue whose messages are all lost, the store knows nothing
 		l.opts.Metadata.Queues(func(topic string, queue int32) {
-			if l.opts.Store.Given(topic, queue) == 0 {
-				lost.Others = append(lost.Others, store.QueueSpan{Topic: topic, Queue: queue, To: offset.Queue(l.opts.MessagesBound)})
+			if _, known := l.opts.Store.Bounds(topic, queue); !known {
+				lost.Others = append(lost.Others, store.QueueSpan{Topic: topic, Queue: queue})
 			}
 		})
+		if l.opts.Memory.Follows() { // another broker, or this one on its old disk, may have made topics that none knows
+			lost.Unseen = store.Unseen{From: offset.Queue(l.opts.MessagesBound), Until: time.Now().Add(l.opts.Kept).UnixMilli()}
+		}
 	}
 	if d.LogGap {
 		lost.Log = own.End + offset.Physical(l.opts.BytesBound)

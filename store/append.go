@@ -206,6 +206,9 @@ func (s *Store) findQueues(msgs []Message) int64 {
 	p.queues = p.queues[:0]
 	for i := range msgs {
 		q := s.queues.ensure(msgs[i].Topic, msgs[i].QueueID)
+		if q.next == 0 {
+			s.begin(q)
+		}
 		p.queues = append(p.queues, q)
 		r := s.record(&msgs[i], q.name)
 		size += r.EncodedSize()

@@ -22,11 +22,11 @@ func (s *Store) Bounds(topic string, queue int32) (b Bounds, ok bool) {
 func (s *Store) Given(topic string, queue int32) offset.Queue {
 	q := s.queues.get(topic, queue)
 	if q == nil {
-		return 0
+		return s.gaps.now.Load().Unseen.From
 	}
 	s.put.mu.Lock()
 	defer s.put.mu.Unlock()
-	return q.next
+	return s.next(q)
 }
 
 // bounds looks the low end up when the log's has moved. With an error it is the last one known.

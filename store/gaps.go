@@ -30,6 +30,7 @@ type Gaps struct {
 	Queues []QueueSpan `json:"queues"`
 	// Filled are parts of the log that were gaps, in order: another broker may have copied them before they were filled.
 	Filled []Span `json:"filled,omitempty"`
+	Unseen Unseen `json:"unseen,omitzero"`
 }
 
 // gaps are those of a store, kept in a file of Ratchet's own, gaps.json.
@@ -74,7 +75,7 @@ func (g *gaps) save(next Gaps) error {
 
 func (g *gaps) get() Gaps {
 	now := g.now.Load()
-	return Gaps{slices.Clone(now.Log), slices.Clone(now.Queues), slices.Clone(now.Filled)}
+	return Gaps{slices.Clone(now.Log), slices.Clone(now.Queues), slices.Clone(now.Filled), now.Unseen}
 }
 
 // after is the first offset from at on that is in no gap of the queue.
@@ -111,6 +112,8 @@ type Lost struct {
 	Queue func(topic string, queue int32, high offset.Queue) offset.Queue
 	// Others are queues that this store may not know of.
 	Others []QueueSpan
+	// Unseen is for queues that nobody knows of: From is by how much they begin later than before.
+	Unseen Unseen
 }
 
 // Leave keeps free what Lost says, durably: the next message of a queue gets an offset that is not below, and the log goes
@@ -127,21 +130,22 @@ func (s *Store) Leave(g Lost) (Gaps, error) {
 		size := offset.Physical(s.log.size)
 		added.Log = append(added.Log, Span{end, (g.Log + size - 1) / size * size})
 	}
+	others := map[*queue]offset.Queue{}
 	for _, other := range g.Others {
-		s.queues.ensure(other.Topic, other.Queue)
+		q := s.queues.ensure(other.Topic, other.Queue)
+		others[q] = max(others[q], other.To)
 	}
 	for _, q := range s.queues.all() {
-		to := g.Queue(q.topic, q.id, q.next)
-		for _, other := range g.Others {
-			if other.Topic == q.topic && other.Queue == q.id {
-				to = max(to, other.To)
-			}
-		}
+		to := max(g.Queue(q.topic, q.id, s.next(q)), others[q])
 		if to > q.next {
 			added.Queues = append(added.Queues, QueueSpan{q.topic, q.id, q.next, to})
 		}
 	}
-	if len(added.Log)+len(added.Queues) == 0 {
+	if g.Unseen.From > 0 {
+		added.Unseen = Unseen{next.Unseen.From + g.Unseen.From, g.Unseen.Until}
+	}
+	next.Unseen = next.Unseen.over(added.Unseen)
+	if len(added.Log)+len(added.Queues) == 0 && added.Unseen == (Unseen{}) {
 		return added, nil
 	}
 	next.Log = append(next.Log, added.Log...)
@@ -170,14 +174,15 @@ func (g *gaps) forget(topic string) error {
 
 // Adopt keeps offsets free that another broker keeps free whose log this store copies, durably: no message shows that they
 // were given out. Where this store has given out more itself, it knows better.
-func (s *Store) Adopt(spans []QueueSpan) error {
+func (s *Store) Adopt(spans []QueueSpan, unseen Unseen) error {
 	s.put.mu.Lock()
 	defer s.put.mu.Unlock()
 	if err := s.appendable(); err != nil {
 		return err
 	}
 	next := s.gaps.get()
-	before := len(next.Queues)
+	before, known := len(next.Queues), next.Unseen
+	next.Unseen = known.over(unseen)
 	ends := map[*queue]offset.Queue{}
 	for _, g := range spans { // those of a queue are in order
 		q := s.queues.ensure(g.Topic, g.Queue)
@@ -186,7 +191,7 @@ func (s *Store) Adopt(spans []QueueSpan) error {
 			ends[q] = g.To
 		}
 	}
-	if len(next.Queues) == before {
+	if len(next.Queues) == before && next.Unseen == known {
 		return nil
 	}
 	sortQueueSpans(next.Queues)

@@ -45,7 +45,7 @@ func lostTail(t *testing.T) (start, full, master *Store) {
 func follow(t *testing.T, master, slave *Store) {
 	t.Helper()
 	gaps := master.Gaps()
-	require.NoError(t, slave.Adopt(gaps.Queues))
+	require.NoError(t, slave.Adopt(gaps.Queues, Unseen{}))
 	stream := slave.Stream(true)
 	stream.KeptFree(gaps.Log)
 	for stream.Next() < master.Written() {

@@ -118,6 +118,8 @@ var failedSeeds = []struct {
 	{6893, false, "a plain slave that had copied a gap never counted again once that was filled"},
 	{584, true, "logs parted where one of them was damaged"},
 	{24304, false, "a record was passed over whose queue had lost a file, so that its number seemed to be another's"},
+	{25319, false, "a topic that only a lost disk had was made anew, with offsets that had been given out"},
+	{25643, false, "the same"},
 	{1033, true, "(the ledger itself: it did not see what stands behind damage)"},
 	{955, false, "(the schedule itself: the disk of a master that had just lost its tail was taken)"},
 }
