@@ -19,6 +19,8 @@ type Survival struct {
 	// Exposed: readers may have seen messages that no slave has. With ASYNC_MASTER always.
 	Exposed bool
 	Epoch   int32 // of its log's end
+	// Damaged: parts of its log can't be read, and another broker may have what stood there.
+	Damaged bool
 	// Doubt: this broker was handing its role over, and does not know what became of it.
 	Doubt bool
 	// New: its disk was, while others of the group had something. Its role may have been handed over before.
@@ -98,7 +100,7 @@ func Decide(own Survival, others []Replica, waited, limit time.Duration, forced 
 		return Decision{Action: Fetch, From: best, Why: fmt.Sprintf("%s has the log up to %d", others[best].Name, others[best].End)}
 	}
 	missing := own.Suspect || own.End == 0 && len(others) > 0
-	if missing && silent > 0 && waited < limit && !forced {
+	if (missing || own.Damaged) && silent > 0 && waited < limit && !forced {
 		slices.Sort(behind)
 		return Decision{Action: Wait, Why: fmt.Sprintf("messages may be missing here, and %s did not answer", strings.Join(behind, ", "))}
 	}

@@ -48,6 +48,8 @@ func TestDecide(t *testing.T) {
 		{"silence matters not when nothing is missing", Survival{End: 50}, []Replica{silentReplica}, 0, false, Decision{Action: Open}},
 		{"silence after a power cut", Survival{End: 50, Suspect: true}, []Replica{silentReplica, has(50)}, 0, false, Decision{Action: Wait}},
 		{"silence for too long", Survival{End: 50, Suspect: true}, []Replica{silentReplica, has(50)}, limit, false, Decision{Action: Open, LogGap: true, QueueGap: true}},
+		{"silence where a part is damaged", Survival{End: 50, Damaged: true}, []Replica{silentReplica}, 0, false, Decision{Action: Wait}},
+		{"silence for too long where a part is damaged", Survival{End: 50, Damaged: true}, []Replica{silentReplica}, limit, false, Decision{Action: Open}},
 		{"an empty disk, and a silent replica", Survival{}, []Replica{silentReplica}, 0, false, Decision{Action: Wait}},
 		{"an empty disk, and nobody has anything", Survival{}, []Replica{has(0)}, 0, false, Decision{Action: Open}},
 		{"an operator's word", Survival{End: 50, Suspect: true}, []Replica{silentReplica}, 0, true, Decision{Action: Open, LogGap: true, QueueGap: true}},

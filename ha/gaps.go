@@ -3,7 +3,9 @@ package ha
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -71,7 +73,7 @@ func (in *intake) learn(body []byte) error {
 	if err != nil {
 		return err
 	}
-	in.compare.Pass(slices.Concat(p.Gaps, p.Damaged))
+	in.compare.Pass(p.Gaps, p.Damaged)
 	in.free = p.Gaps
 	if in.stream != nil {
 		in.stream.KeptFree(in.free)
@@ -87,13 +89,15 @@ func (in *intake) learn(body []byte) error {
 
 // endOf is up to where a broker that keeps places free may have what belongs into a gap, from its beginning on.
 func endOf(gap store.Span, free []store.Span) offset.Physical {
-	end := gap.To
-	for _, f := range free {
-		if f.To > gap.From {
-			end = min(end, max(f.From, gap.From))
-		}
+	if left := store.Without([]store.Span{gap}, free...); len(left) > 0 && left[0].From == gap.From {
+		return left[0].To
 	}
-	return end
+	return gap.From
+}
+
+// beyond is all that is in no log that has only have.
+func beyond(have store.Span) []store.Span {
+	return []store.Span{{To: have.From}, {From: have.To, To: math.MaxInt64}}
 }
 
 // pull takes the master's log. Beside that it fetches from the master what belongs into the gaps of this log, which the master
@@ -137,17 +141,22 @@ func (f *Follower) fill(ctx context.Context, haAddr string, peer *Peer, told <-c
 				f.log.Error("a gap is not filled from the master", "addr", peer.Addr, "phy", int64(gap.From), "err", err)
 			}
 		}
-		for _, damage := range s.Damaged() {
-			if endOf(damage, master.Gaps) < damage.To || endOf(damage, master.Damaged) < damage.To || low > damage.From {
-				continue
-			}
-			err := p.refill(ctx, haAddr, damage.From, damage.To, s.RepairStream(damage))
-			if err == nil && slices.Contains(s.Damaged(), damage) {
-				err = message.ErrCorrupt
-			}
-			if err != nil && ctx.Err() == nil {
-				f.log.Error("a damaged part of the log is not repaired from the master", "addr", peer.Addr, "phy", int64(damage.From), "err", err)
-			}
+		err := p.repair(ctx, haAddr, slices.Concat(master.Gaps, master.Damaged, beyond(store.Span{From: low, To: math.MaxInt64})))
+		if err != nil && ctx.Err() == nil {
+			f.log.Error("what is damaged here is not repaired from the master", "addr", peer.Addr, "err", err)
 		}
 	}
+}
+
+// repair fetches what is damaged here from the broker at addr, as far as that does not lack it itself.
+func (p *puller) repair(ctx context.Context, addr string, lacks []store.Span) error {
+	var errs []error
+	for _, part := range store.Without(p.store.Damaged(), lacks...) {
+		err := p.refill(ctx, addr, part.From, part.To, p.store.RepairStream(part))
+		if err == nil && len(store.Without([]store.Span{part}, p.store.Damaged()...)) == 0 {
+			err = fmt.Errorf("%w: what was sent for [%d, %d) ends elsewhere", message.ErrCorrupt, part.From, part.To)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }

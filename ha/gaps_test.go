@@ -263,12 +263,26 @@ func (noTables) Merge(context.Context, string) error         { return nil }
 func (noTables) Committed(func(string, int32, offset.Queue)) {}
 func (noTables) Queues(func(topic string, queue int32))      {}
 
-// TestGapsAreFilledBeforeAMasterOpens: consumers that come at once would step over them.
-func TestGapsAreFilledBeforeAMasterOpens(t *testing.T) {
-	full, master := losing(t)
+// TestDamageIsCopied, from a log as simple as a Java broker's, too; and known to be so.
+func TestDamageIsCopied(t *testing.T) {
+	for _, plain := range []bool{false, true} {
+		full := openSmall(t)
+		for range 3 {
+			put(t, full, 5000)
+		}
+		from, into := damaged(t, full, 1), openSmall(t)
+		pull(t, into, from, plain)
+		require.Equal(t, from.Damaged(), into.Damaged())
+		requireSame(t, from, into)
+	}
+}
+
+// prepares lets a master prepare itself, with one slave.
+func prepares(t *testing.T, master, slave *store.Store) {
+	t.Helper()
 	memory, log := openMemory(t, vfstest.New()), slog.New(slog.DiscardHandler)
 	peers := NewPeers(PeerOptions{
-		Client: oneSlave{protocol.ReplicaStatus{BrokerName: "g", Role: slaveRole, State: StateFollowing, End: int64(full.Written())}},
+		Client: oneSlave{protocol.ReplicaStatus{BrokerName: "g", Role: slaveRole, State: StateFollowing, End: int64(slave.Written())}},
 		Name:   "g", Self: "here:1", Fixed: []string{"slave:1"}, Memory: memory, Namesrv: func() []string { return nil }, Logger: log,
 	})
 	running, stop := context.WithCancel(t.Context())
@@ -276,10 +290,31 @@ func TestGapsAreFilledBeforeAMasterOpens(t *testing.T) {
 	run.Go(func() { _ = master.Run(running) })
 	defer run.Wait()
 	defer stop()
-	gap := master.Gaps().Log[0]
 	_, err := NewLeader(LeaderOptions{
-		Store: master, Peers: peers, Memory: memory, Metadata: noTables{}, Dial: serves(t, full), Limit: time.Minute, Logger: log,
+		Store: master, Peers: peers, Memory: memory, Metadata: noTables{}, Dial: serves(t, slave), Limit: time.Minute, Logger: log,
 	}).Prepare(t.Context())
 	require.NoError(t, err)
+}
+
+// TestGapsAreFilledBeforeAMasterOpens: consumers that come at once would step over them.
+func TestGapsAreFilledBeforeAMasterOpens(t *testing.T) {
+	full, master := losing(t)
+	gap := master.Gaps().Log[0]
+	prepares(t, master, full)
 	require.Equal(t, []store.Span{{From: gap.From, To: full.Written()}}, master.Gaps().Filled)
+}
+
+// TestAMastersDamageIsRepairedFromItsSlave before it opens, and what stands behind is kept, which the slave does not have.
+func TestAMastersDamageIsRepairedFromItsSlave(t *testing.T) {
+	slave := openSmall(t)
+	for range 3 {
+		put(t, slave, 5000)
+	}
+	master := damaged(t, slave, 1)
+	end := master.Written()
+	prepares(t, master, slave)
+	require.Empty(t, master.Damaged())
+	require.Equal(t, end, master.Written())
+	pull(t, slave, master, false)
+	requireSame(t, master, slave)
 }

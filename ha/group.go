@@ -382,6 +382,9 @@ func (g *Group) Status() protocol.ReplicaStatus {
 	for _, gap := range store.Gaps().Log {
 		s.Gaps = append(s.Gaps, protocol.LogGap{From: int64(gap.From), To: int64(gap.To)})
 	}
+	for _, d := range store.Damaged() {
+		s.Damaged = append(s.Damaged, protocol.LogGap{From: int64(d.From), To: int64(d.To)})
+	}
 	for _, l := range g.opts.Replicas.Links() {
 		s.Slaves = append(s.Slaves, protocol.SlaveStatus{
 			Addr: l.Addr, Since: l.Since.UnixMilli(), Heard: l.Heard.UnixMilli(), Sent: int64(l.Sent), Acked: int64(l.Acked),

@@ -9,23 +9,26 @@ import (
 
 	"github.com/ratchetmq/ratchet/internal/offset"
 	"github.com/ratchetmq/ratchet/message"
+	"github.com/ratchetmq/ratchet/protocol"
 	"github.com/ratchetmq/ratchet/store"
 )
 
-// healAll fetches what belongs into the gaps of this log from all slaves that have some of it.
+// healAll fetches what belongs into the gaps of this log, and into its damaged parts, from all slaves that have some of it.
 func (l *Leader) healAll(ctx context.Context, peers []Peer) error {
 	for i := range peers {
 		if peers[i].Err != nil || peers[i].Status.Role != slaveRole {
 			continue
 		}
-		err := l.heal(ctx, &peers[i])
-		if errors.Is(err, ErrDiverged) || errors.Is(err, message.ErrCorrupt) {
-			// It has nothing for the gap, and may not be the one that asks: that one is judged by Shares, or by itself.
-			l.log.Error("a gap is not filled from a broker whose log is another", "addr", peers[i].Addr, "err", err)
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("heal from %s: %w", peers[i].Addr, err)
+		for _, fetch := range []func(context.Context, *Peer) error{l.heal, l.repair} {
+			err := fetch(ctx, &peers[i])
+			if errors.Is(err, ErrDiverged) || errors.Is(err, message.ErrCorrupt) {
+				// It has nothing for that place, and may not be the one that asks: that one is judged by Shares, or by itself.
+				l.log.Error("what is missing here is not fetched from a broker whose log is another", "addr", peers[i].Addr, "err", err)
+				continue
+			}
+			if err != nil {
+				return fmt.Errorf("heal from %s: %w", peers[i].Addr, err)
+			}
 		}
 	}
 	return nil
@@ -55,18 +58,24 @@ func (l *Leader) heal(ctx context.Context, slave *Peer) error {
 	return nil
 }
 
-// gaps are the places that a broker of ours keeps free in its log: lost, or copied from its master.
-func (p *Peer) gaps() []store.Span {
-	list := make([]store.Span, len(p.Status.Gaps))
-	for i, gap := range p.Status.Gaps {
-		list[i] = store.Span{From: offset.Physical(gap.From), To: offset.Physical(gap.To)}
-	}
-	return list
+// repair fetches from a slave what is damaged here.
+func (l *Leader) repair(ctx context.Context, slave *Peer) error {
+	has := store.Span{From: offset.Physical(slave.Status.Low), To: slave.end()}
+	return l.puller(slave).repair(ctx, slave.Status.HAAddr, slices.Concat(slave.gaps(), slave.damaged(), beyond(has)))
 }
 
-// keepsFree says whether it has a gap at a position.
-func (p *Peer) keepsFree(at offset.Physical) bool {
-	return slices.ContainsFunc(p.gaps(), func(g store.Span) bool { return g.Has(at) })
+// gaps are the places that a broker of ours keeps free in its log: lost, or copied from its master.
+func (p *Peer) gaps() []store.Span { return spans(p.Status.Gaps) }
+
+// damaged are the parts of its log that a broker of ours can't read.
+func (p *Peer) damaged() []store.Span { return spans(p.Status.Damaged) }
+
+func spans(parts []protocol.LogGap) []store.Span {
+	list := make([]store.Span, len(parts))
+	for i, p := range parts {
+		list[i] = store.Span{From: offset.Physical(p.From), To: offset.Physical(p.To)}
+	}
+	return list
 }
 
 // check compares this log with the one at addr, up to at and as far back as a window, and changes nothing.
@@ -131,7 +140,7 @@ func (p *puller) read(
 			if err != nil {
 				return err
 			}
-			compare.Pass(slices.Concat(told.Gaps, told.Damaged))
+			compare.Pass(told.Gaps, told.Damaged)
 			continue
 		}
 		if in.kind != frameLog || in.at != next {

@@ -103,6 +103,7 @@ func (l *Leader) Prepare(ctx context.Context) (exposed bool, err error) {
 	for {
 		peers = l.opts.Peers.All(ctx)
 		own.Low, own.End, own.Epoch = l.opts.Store.Low(), l.opts.Store.Written(), l.opts.Memory.Epoch()
+		own.Damaged = len(l.opts.Store.Damaged()) > 0
 		others := replicas(peers, forks, alive)
 		if wasEmpty && anyHas(others) && !l.opts.Memory.New() {
 			if err := l.opts.Memory.Begins(); err != nil {
@@ -118,13 +119,6 @@ func (l *Leader) Prepare(ctx context.Context) (exposed bool, err error) {
 		l.mu.Lock()
 		forced := l.forced
 		l.mu.Unlock()
-		if at, ok := l.spoiled(own, peers); ok && !forced {
-			l.log.Error("what is damaged here is fetched from a replica, with all behind it", "phy", int64(at), "before", int64(own.End))
-			if _, err := l.opts.Store.Truncate(at); err != nil {
-				return false, err
-			}
-			continue
-		}
 		d := Decide(own, others, time.Since(began), l.opts.Limit, forced)
 		switch d.Action {
 		case Open:
@@ -158,27 +152,6 @@ func (l *Leader) Prepare(ctx context.Context) (exposed bool, err error) {
 			return false, ctx.Err()
 		}
 	}
-}
-
-// spoiled is where this log begins to be damaged, though a replica has what stood there. All from there on is given up for what
-// the replica has: who kept the part behind the damage would find the replica parted from this log, and neither could mend
-// the other. If it was a power cut, that part was not flushed; else the replica must have it.
-func (l *Leader) spoiled(own Survival, peers []Peer) (offset.Physical, bool) {
-	for i := range peers {
-		if peers[i].leads() {
-			return 0, false
-		}
-	}
-	for _, d := range l.opts.Store.Damaged() {
-		has := func(p Peer) bool {
-			return p.Err == nil && offset.Physical(p.Status.Low) <= d.From && p.end() > d.From && !p.keepsFree(d.From) &&
-				(own.Suspect || p.end() >= own.End)
-		}
-		if slices.ContainsFunc(peers, has) {
-			return d.From, true
-		}
-	}
-	return 0, false
 }
 
 // Yielded is Prepare's error when another broker has taken the role over.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ratchetmq/ratchet/internal/offset"
+	"github.com/ratchetmq/ratchet/message"
 	"github.com/ratchetmq/ratchet/store"
 )
 
@@ -62,15 +63,21 @@ const (
 // and then appends what comes, up to until, or without an end when until is negative. low is where the other log begins.
 // It returns a *Fork without having changed anything.
 func (p *puller) pull(ctx context.Context, addr string, low, until offset.Physical) error {
-	for window := offset.Physical(firstWindow); ; window *= windowGrows {
+	doubted := offset.Physical(-1) // where what came was no record
+	for window := offset.Physical(firstWindow); ; {
 		from, err := p.compareFrom(window, low)
 		if err != nil {
 			return err
 		}
-		err = p.session(ctx, addr, from, until)
+		err = p.session(ctx, addr, from, until, doubted)
 		var fork *Fork
-		if !errors.As(err, &fork) || fork.At > from || from <= max(low, p.store.Low()) {
+		switch at := p.store.Written(); {
+		case errors.Is(err, message.ErrCorrupt) && at != doubted:
+			doubted = at // the other log may be damaged, or what came from it: that shows when it comes again
+		case !errors.As(err, &fork) || fork.At > from || from <= max(low, p.store.Low()):
 			return err // equal at least at the window's beginning: the fork is what it says, or there is nothing before
+		default:
+			window *= windowGrows
 		}
 	}
 }
@@ -97,8 +104,8 @@ func (p *puller) compareFrom(window, low offset.Physical) (offset.Physical, erro
 	}
 }
 
-// session is one connection. from is in this log, or at its end.
-func (p *puller) session(ctx context.Context, addr string, from, until offset.Physical) error {
+// session is one connection. from is in this log, or at its end; at doubted an earlier one has brought what is no record.
+func (p *puller) session(ctx context.Context, addr string, from, until, doubted offset.Physical) error {
 	if p.store.Low() == p.store.Written() && from > p.store.Written() {
 		if err := p.store.Begin(from); err != nil {
 			return err
@@ -114,7 +121,7 @@ func (p *puller) session(ctx context.Context, addr string, from, until offset.Ph
 	}
 	in := &intake{
 		puller: p, conn: conn, next: from, compare: p.store.Compare(from), known: p.store.Written(),
-		reported: from,
+		doubted: doubted, reported: from,
 	}
 	in.frames, err = p.request(conn, from)
 	if err != nil {
@@ -199,6 +206,7 @@ type intake struct {
 	known    offset.Physical // this log's end when the session began: up to there is compared
 	stream   *store.Stream   // behind it
 	free     []store.Span    // what the other broker keeps free of its log
+	doubted  offset.Physical // see session
 	reported offset.Physical
 }
 
@@ -266,6 +274,9 @@ func (in *intake) read(have chan offset.Physical, until offset.Physical) error {
 			in.puller.end(f.end)
 		}
 		at := in.safe()
+		if at < until && until <= in.next {
+			return fmt.Errorf("%w: the log ends at %d in what is no record, from %d on", message.ErrCorrupt, until, at)
+		}
 		if until < 0 && f.end-at > reportEvery && at-told < reportEvery {
 			continue
 		}
@@ -292,6 +303,7 @@ func (in *intake) take(b []byte) error {
 	}
 	if in.stream == nil {
 		in.stream = in.store.Stream(in.frames.own)
+		in.stream.DamagedAt(in.doubted)
 		in.stream.KeptFree(in.free)
 		in.frames.room = in.stream.Room
 	}

@@ -91,7 +91,7 @@ func TestWhoHasMuchToFetchReportsSeldom(t *testing.T) {
 		p.dial = func(context.Context, string) (net.Conn, error) { return here, nil }
 		ctx, stop := context.WithCancel(t.Context())
 		pulled := make(chan error, 1)
-		go func() { pulled <- p.session(ctx, "", 0, -1) }()
+		go func() { pulled <- p.session(ctx, "", 0, -1, -1) }()
 
 		_, err := readReport(there)
 		require.NoError(t, err)

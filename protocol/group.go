@@ -36,6 +36,7 @@ type ReplicaStatus struct {
 	Exposed bool          `json:"exposed"` // readers may have seen what no slave has
 	Epochs  []EpochStart  `json:"epochs"`
 	Gaps    []LogGap      `json:"gaps"`
+	Damaged []LogGap      `json:"damaged,omitempty"` // parts of the log that can't be read
 	Slaves  []SlaveStatus `json:"slaves"`
 	Master  *MasterStatus `json:"master,omitempty"` // of a slave
 	Peers   []string      `json:"peers"`            // other brokers of the group that were ever seen
@@ -47,7 +48,7 @@ type EpochStart struct {
 	StartOffset int64 `json:"startOffset"`
 }
 
-// LogGap is a part of the log that is kept free: [From, To).
+// LogGap is a part of the log that has no messages: [From, To).
 type LogGap struct {
 	From int64 `json:"from"`
 	To   int64 `json:"to"`

@@ -104,15 +104,18 @@ func (s *Store) tryAppend(msgs []Message) (a Appended, wait offset.Physical, err
 	p := &s.put
 	p.mu.Lock()
 	finished := false
-	defer func() {
-		if !finished {
-			s.fail(errPanic)
-		}
-		p.mu.Unlock()
-	}()
+	defer s.endPut(&finished)
 	a, wait, err = s.appendLocked(msgs)
 	finished = true
 	return a, wait, err
+}
+
+// endPut gives the put lock back; after a panic nobody knows what is in the log's file.
+func (s *Store) endPut(finished *bool) {
+	if !*finished {
+		s.fail(errPanic)
+	}
+	s.put.mu.Unlock()
 }
 
 func (s *Store) appendLocked(msgs []Message) (a Appended, wait offset.Physical, err error) {

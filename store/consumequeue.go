@@ -224,20 +224,10 @@ func (f *queueFiles) markDirty(key fileKey) {
 const syncers = 32
 
 // sync makes durable all that was written before the call.
-func (f *queueFiles) sync() error { return f.syncOf(func(*queue) bool { return true }) }
-
-// syncOf makes durable what was written of some queues.
-func (f *queueFiles) syncOf(wanted func(*queue) bool) error {
-	files := map[fileKey]struct{}{}
+func (f *queueFiles) sync() error {
 	f.dirtyMu.Lock()
-	for key := range f.dirty {
-		if wanted(key.queue) {
-			files[key] = struct{}{}
-			delete(f.dirty, key)
-		}
-	}
-	dirs := f.dirtyDirs
-	f.dirtyDirs = map[string]struct{}{}
+	files, dirs := f.dirty, f.dirtyDirs
+	f.dirty, f.dirtyDirs = map[fileKey]struct{}{}, map[string]struct{}{}
 	f.dirtyMu.Unlock()
 	err := spread(syncers, slices.Collect(maps.Keys(files)), func(key fileKey) error {
 		if err := f.syncFile(key); err != nil {

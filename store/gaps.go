@@ -1,7 +1,6 @@
 package store
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,13 +23,15 @@ type QueueSpan struct {
 }
 
 // Gaps are the places that are kept free because something was lost that had them: a new message never gets an offset or
-// a position that was given out before. Readers step over them.
+// a position that was given out before. Readers step over them. What can't be read is noted with them.
 type Gaps struct {
 	Log    []Span      `json:"log"` // each ends where a segment does; its bytes are blank records
 	Queues []QueueSpan `json:"queues"`
 	// Filled are parts of the log that were gaps, in order: another broker may have copied them before they were filled.
 	Filled []Span `json:"filled,omitempty"`
-	Unseen Unseen `json:"unseen,omitzero"`
+	// Damaged are parts of the log that hold no records, in order: see Store.Damaged.
+	Damaged []Span `json:"damaged,omitempty"`
+	Unseen  Unseen `json:"unseen,omitzero"`
 }
 
 // gaps are those of a store, kept in a file of Ratchet's own, gaps.json.
@@ -75,7 +76,7 @@ func (g *gaps) save(next Gaps) error {
 
 func (g *gaps) get() Gaps {
 	now := g.now.Load()
-	return Gaps{slices.Clone(now.Log), slices.Clone(now.Queues), slices.Clone(now.Filled), now.Unseen}
+	return Gaps{slices.Clone(now.Log), slices.Clone(now.Queues), slices.Clone(now.Filled), slices.Clone(now.Damaged), now.Unseen}
 }
 
 // after is the first offset from at on that is in no gap of the queue.
@@ -312,80 +313,25 @@ func (s *Store) refill(pos offset.Physical, b []byte, blank bool) error {
 		return ErrNotFound
 	}
 	defer s.dispatcher.round.reset()
-	if err := s.putBack(seg, pos, b, true); err != nil {
+	records, err := s.putBack(seg, pos, b, true)
+	if err != nil {
 		return err
 	}
 	changed := false
-	for i := range s.dispatcher.records {
-		eachTarget(&s.dispatcher.records[i], func(t target) { next.Queues = filled(next.Queues, t, &changed) })
+	for i := range records {
+		eachTarget(&records[i], func(t target) { next.Queues = filled(next.Queues, t, &changed) })
 	}
 	end := pos + offset.Physical(len(b))
 	if blank {
 		end = seg.end
 	}
-	next.Log[i].From = end
-	if end >= next.Log[i].To {
-		next.Log = slices.Delete(next.Log, i, i+1)
-	}
-	next.Filled = joined(slices.DeleteFunc(next.Filled, func(f Span) bool { return f.To <= s.Low() }), Span{pos, end})
+	next.Log = Without(next.Log, Span{pos, end})
+	next.Filled = joined(Without(next.Filled, Span{To: s.Low()}), Span{pos, end})
 	if err := s.gaps.save(next); err != nil {
 		return err
 	}
-	s.showPutBack()
+	s.dispatcher.round.publish(s.files)
 	return nil
-}
-
-// putBack writes records into the midst of the log, and their entries into the queues, durably; with blank the segment's rest
-// is not used behind them. The dispatcher's and the put lock are held.
-func (s *Store) putBack(seg *segment, pos offset.Physical, b []byte, blank bool) error {
-	d := &s.dispatcher
-	d.records = d.records[:0]
-	end := pos + offset.Physical(len(b))
-	for at := pos; at < end; {
-		f := examine(b[at-pos:], at, seg.span())
-		if f.kind != isRecord {
-			return fmt.Errorf("no record at %d: %w", at, cmp.Or(f.why, ErrNotFound))
-		}
-		d.add(&f.record)
-		at += offset.Physical(f.size)
-	}
-	if blank && end < seg.end {
-		if err := s.writeBlank(seg, end); err != nil {
-			return err
-		}
-	}
-	if err := s.writeAt(seg, b, pos); err != nil {
-		return err
-	}
-	if err := seg.file.Sync(); err != nil {
-		s.fail(err)
-		return s.Err()
-	}
-	// The entries may be of an older segment than what waits, which they must not come before.
-	if err := s.files.writeTails(); err != nil {
-		return err
-	}
-	if err := d.round.write(s.files, true); err != nil {
-		return err
-	}
-	// A checkpoint may have passed the records' time: recovery will not look at them again once they are in their place.
-	if err := s.files.syncOf(d.round.has); err != nil {
-		s.fail(err)
-		return s.Err()
-	}
-	return nil
-}
-
-// showPutBack lets readers see what was put back last. The same locks are held.
-func (s *Store) showPutBack() {
-	d := &s.dispatcher
-	d.round.publish(s.files)
-	for _, r := range d.records {
-		if q := s.queues.find(r.Topic, r.QueueID); q != nil {
-			q.given(int64(r.QueueOffset))
-		}
-	}
-	d.index()
 }
 
 // filled takes the place of a message out of the gaps, and sets changed if it was in one.

@@ -89,7 +89,7 @@ func differs(t *testing.T, own, other *Store, pass []Span) offset.Physical {
 	found := map[offset.Physical]bool{}
 	for _, size := range []int{1, 3, 7, 8, 700} {
 		c, at := own.Compare(own.Low()), offset.Physical(-1)
-		c.Pass(pass)
+		c.Pass(pass, nil)
 		for at < 0 && c.Next() < min(own.Written(), other.Written()) {
 			b := make([]byte, min(size, int(min(own.Written(), other.Written())-c.Next())))
 			n, err := other.ReadLog(c.Next(), b)

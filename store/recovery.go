@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"math"
 	"sort"
 	"sync"
 
@@ -89,7 +90,9 @@ func (s *Store) recover(clean bool) error {
 	s.dispatcher.done.raise(r.end)
 	s.dispatcher.lastTime = r.history.lastTime
 	s.put.lastTime = r.history.lastTime
-	s.damage.Store(&r.damage)
+	if err := s.noteDamage(Without(s.gaps.get().Damaged, Span{r.start, math.MaxInt64}), r.damage...); err != nil {
+		return fmt.Errorf("note what is damaged: %w", err)
+	}
 	s.logger.Info("store recovered", "clean", clean, "start", r.start, "phy", r.end, "damaged", len(r.damage),
 		"queues", len(s.queues.all()), "dur", s.opts.Now().Sub(began))
 	return nil

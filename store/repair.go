@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -9,8 +10,39 @@ import (
 	"github.com/ratchetmq/ratchet/message"
 )
 
-// Damaged are the parts of the log that recovery could not read and skipped; their messages read as Hole.
-func (s *Store) Damaged() []Span { return *s.damage.Load() }
+// Damaged are the parts of the log that hold no records, in order: recovery could not read them and skipped them, or another
+// broker's log, of which this one is a copy, has none there either. Their messages read as Hole. They are noted with the gaps
+// until they are repaired, for a later recovery may begin behind them.
+func (s *Store) Damaged() []Span { return Without(s.gaps.get().Damaged, Span{To: s.Low()}) }
+
+// Without is what is left of spans, which are in order, when others are taken out.
+func Without(list []Span, others ...Span) []Span {
+	for _, o := range others {
+		var rest []Span
+		for _, s := range list {
+			for _, part := range [...]Span{{s.From, min(s.To, o.From)}, {max(s.From, o.To), s.To}} {
+				if part.From < part.To {
+					rest = append(rest, part)
+				}
+			}
+		}
+		list = rest
+	}
+	return list
+}
+
+// noteDamage notes parts of the log that hold no records. The put lock is held, or nobody else has the store yet.
+func (s *Store) noteDamage(list []Span, found ...Span) error {
+	for _, d := range found {
+		list = joined(list, d)
+	}
+	next := s.gaps.get()
+	next.Damaged = Without(list, append(slices.Clone(next.Log), Span{To: s.Low()})...) // nothing is missed in a gap
+	if slices.Equal(next.Damaged, s.gaps.now.Load().Damaged) {
+		return nil
+	}
+	return s.gaps.save(next)
+}
 
 // piece is whole records of one segment, and whether its rest is unused behind them.
 type piece struct {
@@ -19,8 +51,8 @@ type piece struct {
 	blank bool
 }
 
-// RepairStream takes what another broker has in a damaged part of this log, from its beginning on. When that is there to the
-// end, and ends with it, it is put in place, and the part is damaged no more; before, nothing is changed.
+// RepairStream takes what another broker has in a part of this log that is damaged, from its beginning on. When that is there to
+// the end, and ends with it, it is put in place, and the part is damaged no more; before, nothing is changed.
 func (s *Store) RepairStream(damage Span) *Stream {
 	var pieces []piece
 	return &Stream{
@@ -51,24 +83,88 @@ func (s *Store) repair(damage Span, pieces []piece) error {
 	if err := s.appendable(); err != nil {
 		return err
 	}
-	if !slices.Contains(s.Damaged(), damage) {
+	known := s.gaps.get().Damaged
+	if len(Without([]Span{damage}, known...)) > 0 {
 		return ErrNotFound
 	}
 	for _, p := range pieces {
-		seg := s.log.at(p.pos)
-		if seg == nil {
-			return ErrNotFound
+		seg, err := s.log.ensure(p.pos) // the file itself may be gone
+		if err != nil {
+			return err
 		}
-		err := s.putBack(seg, p.pos, p.b, p.blank)
-		if err == nil {
-			s.showPutBack()
+		if _, err = s.putBack(seg, p.pos, p.b, p.blank); err == nil {
+			s.dispatcher.round.publish(s.files)
 		}
 		s.dispatcher.round.reset()
 		if err != nil {
 			return err
 		}
 	}
-	rest := slices.DeleteFunc(slices.Clone(s.Damaged()), func(d Span) bool { return d == damage })
-	s.damage.Store(&rest)
-	return nil
+	return s.noteDamage(Without(known, damage))
+}
+
+// putBack writes records into the midst of the log, and their entries into the queues, durably; with blank the segment's rest
+// is not used behind them. Where dispatch has not come to yet it will find them by itself: were their entries there before those
+// in front of them, readers would step over these, and recovery would begin behind them. Readers see the others once the round is
+// published; the index has the log's order, and takes nothing that stands before its end. It returns the records. The
+// dispatcher's and the put lock are held.
+func (s *Store) putBack(seg *segment, pos offset.Physical, b []byte, blank bool) (records []message.Record, err error) {
+	d := &s.dispatcher
+	d.records = d.records[:0]
+	end := pos + offset.Physical(len(b))
+	for at := pos; at < end; {
+		f := examine(b[at-pos:], at, seg.span())
+		if f.kind != isRecord {
+			return nil, fmt.Errorf("no record at %d: %w", at, cmp.Or(f.why, ErrNotFound))
+		}
+		if err := s.placeIsFree(&f.record); err != nil {
+			return nil, err
+		}
+		records = append(records, f.record)
+		if at < d.done.load() {
+			d.add(&f.record)
+		}
+		at += offset.Physical(f.size)
+	}
+	d.cursor.buf = d.cursor.buf[:0] // it may have what stood there
+	if blank && end < seg.end {
+		if err := s.writeBlank(seg, end); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.writeAt(seg, b, pos); err != nil {
+		return nil, err
+	}
+	if err := seg.file.Sync(); err != nil {
+		s.fail(err)
+		return nil, s.Err()
+	}
+	if err := d.round.write(s.files, true); err != nil {
+		return nil, err
+	}
+	// A checkpoint may have passed the records' time: recovery will not look at them again once they are in their place, and may
+	// begin there.
+	if err := s.files.sync(); err != nil {
+		s.fail(err)
+		return nil, s.Err()
+	}
+	for i := range records {
+		eachTarget(&records[i], func(t target) { s.queues.ensureNamed(t.topic, t.id).given(t.index) })
+	}
+	return records, nil
+}
+
+// placeIsFree says no when a record's place in a queue is another message's: then it is one of another history.
+func (s *Store) placeIsFree(r *message.Record) (err error) {
+	s.dispatcher.deleted.eachTarget(r, func(t target) {
+		q := s.queues.find(t.topic, t.id)
+		if q == nil || t.index >= q.high.Load() || err != nil {
+			return
+		}
+		e, readErr := s.files.entry(q, t.index)
+		if err = readErr; err == nil && e.present() && !e.blank() && e.phy != r.PhysicalOffset {
+			err = fmt.Errorf("%w: %s/%d has another message at %d, that at %d", message.ErrCorrupt, t.topic, t.id, t.index, e.phy)
+		}
+	})
+	return err
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ratchetmq/ratchet/internal/offset"
 	"github.com/ratchetmq/ratchet/internal/vfs/vfstest"
+	"github.com/ratchetmq/ratchet/message"
 )
 
 // damagedCopy is a log and a copy of it that has lost a piece of its midst.
@@ -57,6 +58,20 @@ func TestADamagedPartIsRepaired(t *testing.T) {
 	}
 }
 
+// TestALostFileIsRepaired: it comes back with what was in it.
+func TestALostFileIsRepaired(t *testing.T) {
+	whole, copied, fsys := damagedCopy(t, 700, 512)
+	require.NoError(t, copied.Close())
+	require.NoError(t, fsys.Remove(logFile(4096)))
+	fsys.WriteFile(testRoot+"/"+abortFile, nil)
+	copied = mustOpen(t, small(fsys))
+	require.LessOrEqual(t, copied.Damaged()[0].From, offset.Physical(4096))
+	require.NoError(t, repairs(t, copied, whole))
+	require.Empty(t, copied.Damaged())
+	requireSameLogs(t, whole, copied)
+	requireSameLogs(t, whole, mustOpen(t, small(fsys.CrashClone(vfstest.KeepNothing, 1))))
+}
+
 // TestADamagedPartIsNotRepairedFromAnotherLog, whose records end elsewhere: nothing is changed.
 func TestADamagedPartIsNotRepairedFromAnotherLog(t *testing.T) {
 	_, copied, _ := damagedCopy(t, 700, 512)
@@ -86,4 +101,113 @@ func TestADamagedPartIsNotRepairedFromAnotherLog(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, copied.Damaged())
 	require.Equal(t, offset.Physical(0), copied.Written())
+}
+
+// TestDamageIsRemembered by a process whose recovery begins behind it, and by a copy of the log; a repair, a cut and the end of the
+// segment's time end that.
+func TestDamageIsRemembered(t *testing.T) {
+	whole, damaged, disk := damagedCopy(t, 700, 512)
+	known := damaged.Damaged()
+	for range 40 {
+		put(t, damaged, text("T", 0, "behind it"))
+	}
+	require.NoError(t, damaged.Close())
+	again := mustOpen(t, small(disk))
+	require.Equal(t, known, again.Damaged())
+
+	fsys := vfstest.New()
+	copied := mustOpen(t, small(fsys))
+	follow(t, again, copied)
+	require.Equal(t, known, copied.Damaged())
+	level(t, copied)
+	require.NoError(t, copied.Close())
+	copied = mustOpen(t, small(fsys))
+	require.Equal(t, known, copied.Damaged())
+	requireSameLogs(t, again, copied)
+
+	require.NoError(t, repairs(t, copied, whole))
+	require.Empty(t, mustOpen(t, small(kill(fsys))).Damaged())
+	require.EqualValues(t, -1, differs(t, again, copied, nil))
+	_, err := again.Truncate(known[0].From)
+	require.NoError(t, err)
+	require.Empty(t, mustOpen(t, small(kill(disk))).Damaged())
+}
+
+// TestAPartOfTheDamageIsRepaired: the other log ends in it.
+func TestAPartOfTheDamageIsRepaired(t *testing.T) {
+	whole, damaged, _ := damagedCopy(t, 700, 1500)
+	all := damaged.Damaged()[0]
+	first, err := whole.FirstRecord(all.From + 1)
+	require.NoError(t, err)
+	require.Less(t, first, all.To)
+	b := make([]byte, first-all.From)
+	_, err = whole.ReadLog(all.From, b)
+	require.NoError(t, err)
+	require.NoError(t, damaged.RepairStream(Span{all.From, first}).Write(b))
+	require.Equal(t, []Span{{first, all.To}}, damaged.Damaged())
+	require.NoError(t, repairs(t, damaged, whole))
+	requireSameLogs(t, whole, damaged)
+}
+
+// TestARepairTakesNoPlaceOfAnother: the other log is of another history, though its records fit.
+func TestARepairTakesNoPlaceOfAnother(t *testing.T) {
+	_, damaged, _ := damagedCopy(t, 700, 512)
+	d := damaged.Damaged()
+	_, b := recordOf("T", 0, d[0].From, 1)
+	require.ErrorIs(t, damaged.RepairStream(Span{d[0].From, d[0].From + offset.Physical(len(b))}).Write(b), message.ErrCorrupt)
+	require.Equal(t, d, damaged.Damaged())
+}
+
+// TestWhatIsPutBackDoesNotOvertake what dispatch has not come to yet: readers would step over that, and the next process begin
+// behind it.
+func TestWhatIsPutBackDoesNotOvertake(t *testing.T) {
+	disk := vfstest.New()
+	var confirmed offset.Physical
+	o := small(disk)
+	o.Confirmed = func() offset.Physical { return confirmed }
+	s := mustOpen(t, o)
+	put(t, s, text("T", 0, "seen"))
+	confirmed = s.Written()
+	level(t, s)
+	put(t, s, text("T", 0, "written"))
+	gap := s.Written()
+	_, err := s.Leave(Lost{Log: gap + 5000, Queue: func(_ string, _ int32, next offset.Queue) offset.Queue { return next + 2 }})
+	require.NoError(t, err)
+	put(t, s, text("T", 0, "last"))
+	for i, pos := range []offset.Physical{gap, 4096} {
+		_, b := recordOf("T", offset.Queue(2+i), pos, s.LastTime())
+		require.NoError(t, s.Refill(pos, b, true))
+	}
+	require.Len(t, readQueue(t, s, "T", 0), 1)
+	require.Empty(t, s.Gaps().Log)
+	require.Empty(t, s.Gaps().Queues)
+
+	killed := kill(disk)
+	require.NoError(t, s.Close())
+	confirmed = 1 << 20
+	for _, disk := range []*vfstest.Mem{disk, killed} {
+		again := mustOpen(t, withDisk(o, disk))
+		level(t, again)
+		list := readQueue(t, again, "T", 0)
+		require.Len(t, list, 5)
+		for i := range list {
+			require.EqualValues(t, i, list[i].QueueOffset)
+		}
+	}
+}
+
+// TestDispatchTakesWhatIsPutBack into the place that it comes to next.
+func TestDispatchTakesWhatIsPutBack(t *testing.T) {
+	_, full, master := lostTail(t)
+	slave := mustOpen(t, small(vfstest.New()))
+	follow(t, master, slave)
+	gap := slave.Gaps().Log[0]
+	b := make([]byte, full.Written()-gap.From)
+	_, err := full.ReadLog(gap.From, b)
+	require.NoError(t, err)
+	require.NoError(t, slave.Refill(gap.From, b, false))
+	require.NoError(t, master.Refill(gap.From, b, false))
+	level(t, slave)
+	require.Len(t, readQueue(t, slave, "T", 0), 3)
+	requireSameLogs(t, master, slave)
 }

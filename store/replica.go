@@ -122,12 +122,7 @@ func (s *Store) tryReplica(pos offset.Physical, b []byte, records []message.Reco
 ) {
 	s.put.mu.Lock()
 	finished := false
-	defer func() {
-		if !finished {
-			s.fail(errPanic)
-		}
-		s.put.mu.Unlock()
-	}()
+	defer s.endPut(&finished)
 	wait, err = s.replicaLocked(pos, b, records, kind)
 	finished = true
 	return wait, err
@@ -157,6 +152,11 @@ func (s *Store) replicaLocked(pos offset.Physical, b []byte, records []message.R
 		return 0, err
 	}
 	end = pos + offset.Physical(len(b))
+	if kind == damagedBytes {
+		if err := s.noteDamage(s.gaps.get().Damaged, Span{pos, end}); err != nil {
+			return 0, err
+		}
+	}
 	if kind == recordsThenGap {
 		if err := s.copyGap(Span{end, seg.end}); err != nil {
 			return 0, err
@@ -214,12 +214,14 @@ func (s *Store) number(records []message.Record) error {
 type Stream struct {
 	size offset.Physical // of a segment
 	take func(pos offset.Physical, b []byte, records []message.Record, blank bool) error
-	// damage takes what is no record; nil: the stream may have been damaged on its way, and it is refused.
-	damage func(pos offset.Physical, b []byte) error
-	next   offset.Physical // of the stream
-	skip   int64           // bytes of a segment's unused rest that are still to come
-	free   []Span          // see KeptFree
-	held   []byte          // the beginning of a record, up to next
+	// damage takes what is no record there either; nil: such is refused.
+	damage  func(pos offset.Physical, b []byte) error
+	sound   bool            // what is no record is so in the other log, and not damaged on its way
+	damaged offset.Physical // see DamagedAt
+	next    offset.Physical // of the stream
+	skip    int64           // bytes of a segment's unused rest that are still to come
+	free    []Span          // see KeptFree
+	held    []byte          // the beginning of a record, up to next
 
 	records  []message.Record // of a step; their bytes are in held
 	flushing atomic.Bool      // a flush was asked for that is not over
@@ -228,7 +230,7 @@ type Stream struct {
 // Stream appends, from the log's end on. sound says that the bytes are known to be those of the other broker's log: what is
 // no record is damaged there, and is taken over as it is, for the sake of what stands behind it.
 func (s *Store) Stream(sound bool) *Stream {
-	t := &Stream{size: offset.Physical(s.log.size), next: s.Written()}
+	t := &Stream{size: offset.Physical(s.log.size), next: s.Written(), damage: s.appendDamaged, sound: sound, damaged: -1}
 	t.take = func(pos offset.Physical, b []byte, records []message.Record, blank bool) error {
 		if err := s.appendRecords(pos, b, records, blank, contains(t.free, pos+offset.Physical(len(b)))); err != nil {
 			return err
@@ -236,10 +238,16 @@ func (s *Store) Stream(sound bool) *Stream {
 		t.flushAhead(s)
 		return nil
 	}
-	if sound {
-		t.damage = s.appendDamaged
-	}
 	return t
+}
+
+// DamagedAt says that the other log seems to be damaged at a position, for which it was asked twice: RocketMQ's protocol has no
+// checksum that would tell that from damage on the way. The part is taken over when a record stands behind it.
+func (t *Stream) DamagedAt(pos offset.Physical) { t.damaged = pos }
+
+// passes says whether what stands at a position, and is no record, is to be taken over.
+func (t *Stream) passes(pos offset.Physical) bool {
+	return t.damage != nil && (t.sound || pos == t.damaged)
 }
 
 // KeptFree says which parts of its log the other broker keeps free. Their copies are gaps here, too, and not only unused.
@@ -348,7 +356,7 @@ func (t *Stream) step() (more bool, err error) {
 		}
 	}
 	if n == 0 && !blank {
-		if bad != nil && t.damage != nil {
+		if bad != nil && t.passes(start) {
 			return t.passDamage(start, seg)
 		}
 		return false, bad
@@ -366,11 +374,14 @@ func (t *Stream) step() (more bool, err error) {
 	if cap(t.held) > keepBuffer && len(t.held) < keepBuffer/2 {
 		t.held = bytes.Clone(t.held)
 	}
-	if bad != nil && t.damage != nil {
+	if bad != nil && t.passes(t.Safe()) {
 		return true, nil
 	}
 	return bad == nil && len(t.held) > 0, bad
 }
+
+// passMost is how much is looked at for a record behind what came twice.
+const passMost = 8 << 20
 
 // passDamage takes over what is no record, up to the next one or the segment's end; more says that there may be more to
 // take behind it.
@@ -387,8 +398,13 @@ func (t *Stream) passDamage(start offset.Physical, seg Span) (more bool, err err
 			break
 		}
 	}
-	if !found && start+offset.Physical(n) < seg.To {
+	switch rest := start+offset.Physical(n) < seg.To; {
+	case !found && rest && t.sound:
 		n -= headSize - 1 // the head of one may have begun
+	case !found && rest && n < passMost:
+		return false, nil
+	case !found && rest:
+		return false, fmt.Errorf("%w: no record in %d bytes from %d on", message.ErrCorrupt, n, start)
 	}
 	if n <= 0 {
 		return false, nil
@@ -397,11 +413,12 @@ func (t *Stream) passDamage(start offset.Physical, seg Span) (more bool, err err
 		return false, err
 	}
 	t.held = append(t.held[:0], t.held[n:]...)
+	t.damaged = t.Safe() // it may go on
 	return found || start+offset.Physical(n) == seg.To && len(t.held) > 0, nil
 }
 
 // Comparison says how far another broker's bytes agree with this log. What stands in the unused rest of a segment, or where
-// this log is damaged or has a gap, counts as equal whatever it is. Where a gap was filled in, the other broker may have
+// one of the logs is damaged or has a gap, counts as equal whatever it is. Where a gap was filled in, the other broker may have
 // copied it before that: the rest of a segment may be unused there.
 type Comparison struct {
 	cursor cursor
@@ -419,16 +436,17 @@ type Comparison struct {
 
 // Compare begins at pos, where a record must begin.
 func (s *Store) Compare(pos offset.Physical) *Comparison {
-	now := s.gaps.get()
-	return &Comparison{cursor: cursor{log: s.log}, store: s, pos: pos, region: Span{pos, pos}, pass: now.Log, filled: now.Filled}
+	c := &Comparison{cursor: cursor{log: s.log}, store: s, pos: pos, region: Span{pos, pos}, filled: s.gaps.get().Filled}
+	c.Pass(nil, nil)
+	return c
 }
 
 // Pass says where it doesn't matter either what stands there: the other broker keeps these parts of its log free, or they are
-// damaged. A part in which this log ends is compared all the same.
-func (c *Comparison) Pass(spans []Span) {
-	end := c.store.log.written.load()
-	c.pass = c.store.gaps.get().Log
-	for _, s := range spans {
+// damaged. A gap in which this log ends is compared all the same.
+func (c *Comparison) Pass(gaps, damaged []Span) {
+	own, end := c.store.gaps.get(), c.store.log.written.load()
+	c.pass = slices.Concat(own.Log, own.Damaged, damaged)
+	for _, s := range gaps {
 		if s.To <= end {
 			c.pass = append(c.pass, s)
 		}

@@ -44,9 +44,6 @@ func (r *round) add(q *queue, index int64, e entry) {
 	at.units = appendEntry(at.units, e)
 }
 
-// has says whether there is something to do for a queue.
-func (r *round) has(q *queue) bool { return q.run > 0 }
-
 // reset empties the round.
 func (r *round) reset() {
 	for i := range r.runs[:r.used] {

@@ -41,9 +41,8 @@ type Store struct {
 	prepare    signal
 	growth     growth
 	gaps       gaps
-	damage     atomic.Pointer[[]Span] // what recovery skipped, and nobody has repaired; replaced under the put lock
-	wasClean   bool                   // the stop before Open
-	progress   *progress              // of Open
+	wasClean   bool      // the stop before Open
+	progress   *progress // of Open
 
 	cleaning sync.Mutex            // held while the log's oldest segments go
 	tooFull  atomic.Pointer[error] // why appends are refused until the disk has room

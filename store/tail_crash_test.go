@@ -146,6 +146,7 @@ func TestRefillDoesNotOvertakeTails(t *testing.T) {
 	_, b := recordOf("B", 0, 4096, now.UnixMilli()-60_000)
 	require.NoError(t, s.Refill(4096, b, true))
 	for _, s := range []*Store{s, mustOpen(t, withDisk(o, kill(disk)))} {
+		level(t, s)
 		require.Len(t, readQueue(t, s, "A", 0), 6)
 		require.Len(t, readQueue(t, s, "B", 0), 1)
 	}

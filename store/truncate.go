@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -94,8 +95,6 @@ func (s *Store) truncate(to offset.Physical) error {
 		return err
 	}
 	s.keepOffsetsFree()
-	damage := slices.DeleteFunc(slices.Clone(s.Damaged()), func(d Span) bool { return d.From >= to })
-	s.damage.Store(&damage)
 	return s.endTruncation()
 }
 
@@ -169,15 +168,12 @@ func (l *commitLog) wipe(from offset.Physical) error {
 	return touched.file.Sync()
 }
 
-// truncate drops the gaps of the log behind its end. Those of queues stay: their offsets were given out.
+// truncate drops the gaps and the damage of the log behind its end. Gaps of queues stay: their offsets were given out.
 func (g *gaps) truncate(to offset.Physical) error {
-	now, next := g.now.Load(), g.get()
-	behind := func(s Span) bool { return s.From >= to }
-	next.Log, next.Filled = slices.DeleteFunc(next.Log, behind), slices.DeleteFunc(next.Filled, behind)
-	for i := range next.Filled {
-		next.Filled[i].To = min(next.Filled[i].To, to)
-	}
-	if slices.Equal(now.Log, next.Log) && slices.Equal(now.Filled, next.Filled) {
+	now, next, behind := g.now.Load(), g.get(), Span{to, math.MaxInt64}
+	next.Log = slices.DeleteFunc(next.Log, func(s Span) bool { return s.From >= to })
+	next.Filled, next.Damaged = Without(next.Filled, behind), Without(next.Damaged, behind)
+	if slices.Equal(now.Log, next.Log) && slices.Equal(now.Filled, next.Filled) && slices.Equal(now.Damaged, next.Damaged) {
 		return nil
 	}
 	return g.save(next)

@@ -112,6 +112,9 @@ func printReplicas(s *protocol.ReplicaStatus) error {
 	for _, g := range s.Gaps {
 		line("gap", "from %d to %d, kept free for what was lost there", g.From, g.To)
 	}
+	for _, d := range s.Damaged {
+		line("damaged", "from %d to %d, until a broker of the group comes that has what stood there", d.From, d.To)
+	}
 	for _, slave := range s.Slaves {
 		sync := "in sync"
 		if !slave.InSync {

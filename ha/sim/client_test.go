@@ -86,7 +86,7 @@ type consumer struct {
 	busy      bool             // guarded by the ledger's mu
 	delivered map[int64]bool   // ever, to the group
 	skipped   map[int64]string // passed without a message, by offset; why
-	inGap     map[int64]bool   // passed while the broker kept it free
+	inGap     map[int64]bool   // passed while the broker kept it free, or could not read it
 }
 
 // begin asks where the group is, as a client does that starts.
@@ -186,7 +186,7 @@ func (c *cluster) pulled(k *consumer, p *process, code protocol.ResponseCode, a 
 		case got[o]:
 			k.delivered[o] = true
 			delete(k.skipped, o)
-		case p.store.Missing(k.topic, k.queue, offset.Queue(o), offset.Queue(o+1)) > 0:
+		case p.store.Missing(k.topic, k.queue, offset.Queue(o), offset.Queue(o+1)) > 0, l.unreadable(p, place{k.queueName, o}):
 			k.inGap[o] = true
 		default:
 			k.skipped[o] = fmt.Sprintf("host %d answered %s to %d with %d at %s", p.n.host, code, k.at, a.NextBeginOffset, l.now())

@@ -6,6 +6,7 @@
 //	go test ./ha/sim                                  1,000 seeds, those that ever failed, and the proof that it bites
 //	SIM_SEEDS=1000000 go test -timeout 0 ./ha/sim     a million
 //	SIM_SEEDS=1 SIM_FROM=4711 go test ./ha/sim        one, again
+//	SIM_DAMAGE=1                                      power cuts may leave logs damaged in their midst
 //	SIM_LOG=1                                         also what the brokers log
 //
 //	network_test.go   hosts, connections, asks; they can be slow, cut, partitioned

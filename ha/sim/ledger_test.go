@@ -22,16 +22,17 @@ type ledger struct {
 	c *cluster
 
 	mu       sync.Mutex
-	lines    []string                // guarded by mu, as all below; what happened
-	broken   []string                // promises
-	given    map[place]string        // message, of every offset that was acknowledged or delivered
-	places   map[string]place        // and the other way round
-	highest  map[queueName]int64     // behind the highest of them
-	sure     map[string]*fate        // messages answered OK
-	floors   map[progress]int64      // committed offsets that all brokers had
-	pending  []floor                 // that they may have by now
-	gone     map[int]map[int]bool    // by host of an open master: hosts that it could not ask when it opened
-	openedAt map[int]offset.Physical // by life
+	lines    []string                  // guarded by mu, as all below; what happened
+	broken   []string                  // promises
+	given    map[place]string          // message, of every offset that was acknowledged or delivered
+	places   map[string]place          // and the other way round
+	highest  map[queueName]int64       // behind the highest of them
+	at       map[place]offset.Physical // in a log
+	sure     map[string]*fate          // messages answered OK
+	floors   map[progress]int64        // committed offsets that all brokers had
+	pending  []floor                   // that they may have by now
+	gone     map[int]map[int]bool      // by host of an open master: hosts that it could not ask when it opened
+	openedAt map[int]offset.Physical   // by life
 }
 
 type queueName struct {
@@ -85,7 +86,7 @@ type record struct {
 
 func newLedger(c *cluster) *ledger {
 	return &ledger{
-		c: c, given: map[place]string{}, places: map[string]place{}, highest: map[queueName]int64{}, sure: map[string]*fate{},
+		c: c, given: map[place]string{}, places: map[string]place{}, highest: map[queueName]int64{}, at: map[place]offset.Physical{}, sure: map[string]*fate{},
 		floors: map[progress]int64{}, gone: map[int]map[int]bool{}, openedAt: map[int]offset.Physical{},
 	}
 }
@@ -305,7 +306,7 @@ func (l *ledger) read(p *process) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	st := p.store
-	if gaps := fmt.Sprint(st.Gaps().Log); gaps != w.gaps || st.Written() < w.next || !w.holds(st) {
+	if gaps := fmt.Sprint(st.Gaps().Log, st.Damaged()); gaps != w.gaps || st.Written() < w.next || !w.holds(st) {
 		w.gaps, w.next, w.records = gaps, st.Low(), nil
 	}
 	end, size := st.Written(), offset.Physical(st.SegmentSize())
@@ -351,6 +352,14 @@ func (l *ledger) has(p *process, ids []string) {
 	}
 }
 
+// unreadable says whether a broker knows of damage where a message stands that others have.
+func (l *ledger) unreadable(p *process, at place) bool {
+	l.mu.Lock()
+	pos, ok := l.at[at]
+	l.mu.Unlock()
+	return ok && slices.ContainsFunc(p.store.Damaged(), func(d store.Span) bool { return d.Has(pos) })
+}
+
 // holds says whether the last record read is still there: else the log was cut meanwhile.
 func (w *walk) holds(st *store.Store) bool {
 	if len(w.records) == 0 {
@@ -365,6 +374,7 @@ func (l *ledger) found(p *process, r *record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.judge(r.place, r.id, fmt.Sprintf("in the log of host %d at %d", p.n.host, r.at))
+	l.at[r.place] = r.at
 	if f := l.sure[r.id]; f != nil && !p.dead.Load() {
 		f.hosts[p.n.host] = r.at + offset.Physical(r.size)
 	}
