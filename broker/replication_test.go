@@ -53,7 +53,7 @@ func sameLog(t *testing.T, master, slave *peer) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		m, s := master.replica(), slave.replica()
-		return s.End == m.End && s.Shown == m.End && m.Shown == m.End && m.Slaves[0].Acked == m.End
+		return s.End == m.End && s.Shown == m.End && m.Shown == m.End && len(m.Slaves) > 0 && m.Slaves[0].Acked == m.End
 	}, waitLimit, waitStep)
 }
 
