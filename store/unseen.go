@@ -23,7 +23,7 @@ func (s *Store) next(q *queue) offset.Queue {
 
 // begin lets a queue without any message begin where it has to. The put lock is held.
 func (s *Store) begin(q *queue) {
-	if unseen := &s.gaps.now.Load().Unseen; s.opts.Now().UnixMilli() < unseen.Until {
+	if unseen := &s.gaps.now.Load().Unseen; unseen.From > 0 && s.opts.Now().UnixMilli() < unseen.Until {
 		q.next = unseen.From
 	}
 }
