@@ -137,7 +137,7 @@ func (f *Follower) fill(ctx context.Context, haAddr string, peer *Peer, told <-c
 				continue
 			}
 			f.log.Info("filling a gap", "addr", peer.Addr, "from", int64(gap.From), "to", int64(to))
-			if err := p.refill(ctx, haAddr, gap.From, to, s.RefillStream(gap.From, true)); err != nil && ctx.Err() == nil {
+			if err := p.refill(ctx, haAddr, gap.From, to, s.RefillStream(gap.From, true, true)); err != nil && ctx.Err() == nil {
 				f.log.Error("a gap is not filled from the master", "addr", peer.Addr, "phy", int64(gap.From), "err", err)
 			}
 		}

@@ -81,7 +81,7 @@ func goesOn(t *testing.T, s *store.Store, lost offset.Physical) {
 func refills(t *testing.T, into, from *store.Store) {
 	t.Helper()
 	gap := into.Gaps().Log[0]
-	require.NoError(t, takes(t, into, from, true).refill(t.Context(), "", gap.From, from.Written(), into.RefillStream(gap.From, false)))
+	require.NoError(t, takes(t, into, from, true).refill(t.Context(), "", gap.From, from.Written(), into.RefillStream(gap.From, false, false)))
 	require.NotEqual(t, gap, into.Gaps().Log[0])
 }
 

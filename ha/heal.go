@@ -44,7 +44,7 @@ func (l *Leader) heal(ctx context.Context, slave *Peer) error {
 		}
 		l.log.Info("filling a gap", "addr", slave.Addr, "from", int64(gap.From), "to", int64(to))
 		before := l.opts.Store.GapChanges()
-		if err := l.puller(slave).refill(ctx, slave.Status.HAAddr, gap.From, to, l.opts.Store.RefillStream(gap.From, false)); err != nil {
+		if err := l.puller(slave).refill(ctx, slave.Status.HAAddr, gap.From, to, l.opts.Store.RefillStream(gap.From, false, !slave.Java)); err != nil {
 			return err
 		}
 		if l.opts.Store.GapChanges() == before {

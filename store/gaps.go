@@ -304,13 +304,9 @@ func (s *Store) refill(pos offset.Physical, b []byte, blank bool) error {
 		return err
 	}
 	next := s.gaps.get()
-	i := slices.IndexFunc(next.Log, func(g Span) bool { return g.From == pos })
-	if i < 0 || pos+offset.Physical(len(b)) > next.Log[i].To {
-		return fmt.Errorf("%w: no gap of the log begins there", ErrOrder)
-	}
-	seg := s.log.at(pos)
-	if seg == nil {
-		return ErrNotFound
+	seg, err := s.gapAt(pos, len(b))
+	if err != nil {
+		return err
 	}
 	defer s.dispatcher.round.reset()
 	records, err := s.putBack(seg, pos, b, true)
@@ -325,13 +321,30 @@ func (s *Store) refill(pos offset.Physical, b []byte, blank bool) error {
 	if blank {
 		end = seg.end
 	}
-	next.Log = Without(next.Log, Span{pos, end})
-	next.Filled = joined(Without(next.Filled, Span{To: s.Low()}), Span{pos, end})
-	if err := s.gaps.save(next); err != nil {
+	if err := s.gaps.save(s.filledUp(next, Span{pos, end})); err != nil {
 		return err
 	}
 	s.dispatcher.round.publish(s.files)
 	return nil
+}
+
+// gapAt is the segment of a gap that begins at pos, and has room for so many bytes.
+func (s *Store) gapAt(pos offset.Physical, size int) (*segment, error) {
+	gap := Span{pos, pos + offset.Physical(size)}
+	if !slices.ContainsFunc(s.gaps.now.Load().Log, func(g Span) bool { return g.From == pos && gap.To <= g.To }) {
+		return nil, fmt.Errorf("%w: no gap of the log begins there", ErrOrder)
+	}
+	if seg := s.log.at(pos); seg != nil {
+		return seg, nil
+	}
+	return nil, ErrNotFound
+}
+
+// filledUp is without a part that is no gap any more.
+func (s *Store) filledUp(g Gaps, part Span) Gaps {
+	g.Log = Without(g.Log, part)
+	g.Filled = joined(Without(g.Filled, Span{To: s.Low()}), part)
+	return g
 }
 
 // filled takes the place of a message out of the gaps, and sets changed if it was in one.

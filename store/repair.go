@@ -126,18 +126,8 @@ func (s *Store) putBack(seg *segment, pos offset.Physical, b []byte, blank bool)
 		}
 		at += offset.Physical(f.size)
 	}
-	d.cursor.buf = d.cursor.buf[:0] // it may have what stood there
-	if blank && end < seg.end {
-		if err := s.writeBlank(seg, end); err != nil {
-			return nil, err
-		}
-	}
-	if err := s.writeAt(seg, b, pos); err != nil {
+	if err := s.writeBack(seg, pos, b, blank); err != nil {
 		return nil, err
-	}
-	if err := seg.file.Sync(); err != nil {
-		s.fail(err)
-		return nil, s.Err()
 	}
 	if err := d.round.write(s.files, true); err != nil {
 		return nil, err
@@ -152,6 +142,47 @@ func (s *Store) putBack(seg *segment, pos offset.Physical, b []byte, blank bool)
 		eachTarget(&records[i], func(t target) { s.queues.ensureNamed(t.topic, t.id).given(t.index) })
 	}
 	return records, nil
+}
+
+// writeBack writes bytes into the midst of the log, durably. The dispatcher's and the put lock are held.
+func (s *Store) writeBack(seg *segment, pos offset.Physical, b []byte, blank bool) error {
+	c := &s.dispatcher.cursor
+	c.buf = c.buf[:0] // it may have what stood there
+	if end := pos + offset.Physical(len(b)); blank && end < seg.end {
+		if err := s.writeBlank(seg, end); err != nil {
+			return err
+		}
+	}
+	if err := s.writeAt(seg, b, pos); err != nil {
+		return err
+	}
+	if err := seg.file.Sync(); err != nil {
+		s.fail(err)
+		return s.Err()
+	}
+	return nil
+}
+
+// refillDamage puts into a gap what is damaged in the log of a broker that has what belongs there: what stands behind can follow.
+func (s *Store) refillDamage(pos offset.Physical, b []byte) error {
+	return s.beside(func() error {
+		s.put.mu.Lock()
+		defer s.put.mu.Unlock()
+		if err := s.appendable(); err != nil {
+			return err
+		}
+		seg, err := s.gapAt(pos, len(b))
+		if err != nil {
+			return err
+		}
+		part := Span{pos, pos + offset.Physical(len(b))}
+		if err := s.writeBack(seg, pos, b, true); err != nil {
+			return err
+		}
+		next := s.filledUp(s.gaps.get(), part)
+		next.Damaged = joined(next.Damaged, part)
+		return s.gaps.save(next)
+	})
 }
 
 // placeIsFree says no when a record's place in a queue is another message's: then it is one of another history.

@@ -158,6 +158,41 @@ func TestARepairTakesNoPlaceOfAnother(t *testing.T) {
 	require.Equal(t, d, damaged.Damaged())
 }
 
+// TestDamageIsFilledIntoAGap for the sake of what stands behind it, and can be repaired there.
+func TestDamageIsFilledIntoAGap(t *testing.T) {
+	whole, copied, _ := damagedCopy(t, 700, 512)
+	damage := copied.Damaged()[0]
+	disk := vfstest.New()
+	master := mustOpen(t, small(disk))
+	feed := func(stream *Stream, to offset.Physical) {
+		t.Helper()
+		for stream.Next() < to {
+			b := make([]byte, min(300, to-stream.Next()))
+			n, err := copied.ReadLog(stream.Next(), b)
+			require.NoError(t, err)
+			require.NoError(t, stream.Write(b[:n]))
+		}
+	}
+	feed(master.Stream(true), damage.From)
+	_, err := master.Leave(Lost{
+		Log: whole.Written() + 5000, Queue: func(_ string, _ int32, next offset.Queue) offset.Queue { return next + 100 },
+	})
+	require.NoError(t, err)
+	put(t, master, text("T", 0, "new"))
+	feed(master.RefillStream(damage.From, false, true), copied.Written())
+	require.Equal(t, []Span{damage}, master.Damaged())
+	require.Equal(t, copied.Written(), master.Gaps().Log[0].From)
+	require.EqualValues(t, -1, differs(t, master, whole, nil))
+	for _, s := range []*Store{master, mustOpen(t, small(kill(disk)))} {
+		require.Equal(t, []Span{damage}, s.Damaged())
+		require.NoError(t, repairs(t, s, whole))
+		for q := range int32(3) {
+			list := readQueue(t, whole, "T", q)
+			require.Equal(t, list, readQueue(t, s, "T", q)[:len(list)])
+		}
+	}
+}
+
 // TestWhatIsPutBackDoesNotOvertake what dispatch has not come to yet: readers would step over that, and the next process begin
 // behind it.
 func TestWhatIsPutBackDoesNotOvertake(t *testing.T) {

@@ -271,24 +271,37 @@ func (t *Stream) flushAhead(s *Store) {
 
 // RefillStream refills the gap that begins at a position. Unless the other broker is known to have no gap there, unused
 // segments, and a part of one, count only when a record comes behind them: else it may have copied the gap itself, and a
-// third one have what belongs there.
-func (s *Store) RefillStream(at offset.Physical, known bool) *Stream {
+// third one have what belongs there. sound is Stream's.
+func (s *Store) RefillStream(at offset.Physical, known, sound bool) *Stream {
 	var unused []offset.Physical
 	any := known
+	use := func() error {
+		for _, before := range unused {
+			if err := s.Refill(before, nil, true); err != nil {
+				return err
+			}
+		}
+		unused = nil
+		return nil
+	}
 	return &Stream{
-		size: offset.Physical(s.log.size), next: at,
+		size: offset.Physical(s.log.size), next: at, sound: sound, damaged: -1,
 		take: func(pos offset.Physical, b []byte, _ []message.Record, blank bool) error {
 			if any = any || len(b) > 0; !any {
 				unused = append(unused, pos)
 				return nil
 			}
-			for _, before := range unused {
-				if err := s.Refill(before, nil, true); err != nil {
-					return err
-				}
+			if err := use(); err != nil {
+				return err
 			}
-			unused = nil
 			return s.Refill(pos, b, blank)
+		},
+		damage: func(pos offset.Physical, b []byte) error {
+			any = true
+			if err := use(); err != nil {
+				return err
+			}
+			return s.refillDamage(pos, b)
 		},
 	}
 }
@@ -380,7 +393,7 @@ func (t *Stream) step() (more bool, err error) {
 	return bad == nil && len(t.held) > 0, bad
 }
 
-// passMost is how much is looked at for a record behind what came twice.
+// passMost is how much is kept in memory until a record comes behind it.
 const passMost = 8 << 20
 
 // passDamage takes over what is no record, up to the next one or the segment's end; more says that there may be more to
@@ -398,16 +411,14 @@ func (t *Stream) passDamage(start offset.Physical, seg Span) (more bool, err err
 			break
 		}
 	}
-	switch rest := start+offset.Physical(n) < seg.To; {
-	case !found && rest && t.sound:
+	if !found && start+offset.Physical(n) < seg.To {
+		switch {
+		case n < passMost:
+			return false, nil // a log does not end in damage
+		case !t.sound:
+			return false, fmt.Errorf("%w: no record in %d bytes from %d on", message.ErrCorrupt, n, start)
+		}
 		n -= headSize - 1 // the head of one may have begun
-	case !found && rest && n < passMost:
-		return false, nil
-	case !found && rest:
-		return false, fmt.Errorf("%w: no record in %d bytes from %d on", message.ErrCorrupt, n, start)
-	}
-	if n <= 0 {
-		return false, nil
 	}
 	if err := t.damage(start, t.held[:n]); err != nil {
 		return false, err

@@ -75,7 +75,7 @@ func TestBlanksOfAReplicaFillNoGap(t *testing.T) {
 	require.NoError(t, copyLog(t, master, copied, 1))
 	level(t, master)
 	fill := func(from *Store, to offset.Physical) {
-		stream := master.RefillStream(0, false)
+		stream := master.RefillStream(0, false, false)
 		for stream.Next() < to {
 			b := make([]byte, min(100, to-stream.Next()))
 			n, err := from.ReadLog(stream.Next(), b)
@@ -99,7 +99,7 @@ func TestUnusedPartOfALostSegmentIsFilledIn(t *testing.T) {
 	from := master.Written()
 	_, err := master.Leave(Lost{Log: full.Written(), Queue: func(_ string, _ int32, next offset.Queue) offset.Queue { return next + 9 }})
 	require.NoError(t, err)
-	stream := master.RefillStream(from, false)
+	stream := master.RefillStream(from, false, false)
 	for stream.Next() < full.Written() {
 		b := make([]byte, 5000)
 		n, err := full.ReadLog(stream.Next(), b)
