@@ -74,7 +74,7 @@ func (b *Broker) newGroup(suspect bool) *ha.Group {
 		Store: b.store, Memory: b.replication.memory, Replicas: b.replication.replicas, Client: b.client, Dial: dialHA, Logger: b.log,
 		Metadata: &ha.Metadata{
 			Topics: b.topics, Groups: b.groups, Offsets: b.offsets, Delay: b.delay, Client: b.client, Logger: b.log,
-			Written: b.store.Written, Removed: func(topic string) error { return b.processor.DropTopic(topic) },
+			Written: b.store.Written, Deleted: b.store.Deleted, Removed: func(topic string) error { return b.processor.DropTopic(topic) },
 			Changed: make(chan struct{}, 1),
 		},
 		Register: func(ctx context.Context) func() {

@@ -23,6 +23,8 @@ type places struct {
 	// Queues are offsets that it keeps free. They are told of once: what is filled in is in the log.
 	Queues []store.QueueSpan `json:"queues,omitempty"`
 	Unseen store.Unseen      `json:"unseen,omitzero"`
+	// Deleted are told of before what came later to topics of the same names.
+	Deleted map[string]offset.Physical `json:"deleted,omitempty"`
 }
 
 func readPlaces(body []byte) (p places, err error) {
@@ -38,7 +40,7 @@ const queuesAtOnce = 10_000
 // tellGaps tells a broker of ours which places are kept free here, with queues those of queues, too.
 func (f *feed) tellGaps(at offset.Physical, queues bool) error {
 	gaps := f.opts.Store.Gaps()
-	p := places{Gaps: gaps.Log, Damaged: f.opts.Store.Damaged(), Unseen: gaps.Unseen}
+	p := places{Gaps: gaps.Log, Damaged: f.opts.Store.Damaged(), Unseen: gaps.Unseen, Deleted: f.opts.Store.Deleted()}
 	if queues {
 		for part := range slices.Chunk(gaps.Queues, queuesAtOnce) {
 			p.Queues = part
@@ -81,10 +83,24 @@ func (in *intake) learn(body []byte) error {
 	if err := in.store.Adopt(p.Queues, p.Unseen); err != nil {
 		return err
 	}
+	in.deleted = p.Deleted
+	if err := in.adoptDeleted(); err != nil {
+		return err
+	}
 	if in.lacks != nil {
 		in.lacks(p)
 	}
 	return nil
+}
+
+// adoptDeleted deletes what the other broker has, once its log is known to be this one.
+func (in *intake) adoptDeleted() error {
+	if in.next < in.known {
+		return nil
+	}
+	topics := in.deleted
+	in.deleted = nil
+	return in.store.AdoptDeleted(topics)
 }
 
 // endOf is up to where a broker that keeps places free may have what belongs into a gap, from its beginning on.

@@ -47,9 +47,13 @@ func (g *Group) Switch(ctx context.Context, slave string) error {
 	}
 	order := protocol.TakeOverRequest{
 		End: int64(end), ID: id, Role: role.String(), Master: g.opts.Addr, Epochs: Starts(g.opts.Memory.Epochs()),
+		Deleted: map[string]int64{},
 	}
 	for _, gap := range g.opts.Store.Gaps().Queues {
 		order.Queues = append(order.Queues, protocol.QueueFree{Topic: gap.Topic, Queue: gap.Queue, To: int64(gap.To)})
+	}
+	for topic, below := range g.opts.Store.Deleted() {
+		order.Deleted[topic] = int64(below)
 	}
 	body, err := protocol.Marshal(order)
 	if err == nil {
@@ -149,6 +153,13 @@ func (g *Group) TakeOver(ctx context.Context, order protocol.TakeOverRequest) er
 	}
 	if err := g.opts.Metadata.Fetch(ctx, order.Master, AsSlave); err != nil {
 		return fmt.Errorf("tables of %s: %w", order.Master, err)
+	}
+	deleted := map[string]offset.Physical{}
+	for topic, below := range order.Deleted {
+		deleted[topic] = offset.Physical(below)
+	}
+	if err := g.opts.Store.AdoptDeleted(deleted); err != nil {
+		return err
 	}
 	if err := g.keepFree(order.Queues); err != nil {
 		return err

@@ -41,8 +41,11 @@ type Metadata struct {
 	Logger  *slog.Logger
 	// Written is the end of this broker's log.
 	Written func() offset.Physical
-	// Removed drops the queues and offsets of a topic that the master has deleted, before the topic goes.
+	// Removed drops the queues and offsets of a topic that a Java master has deleted, before the topic goes. Masters of ours
+	// tell of it before what comes later, see intake.adoptDeleted.
 	Removed func(topic string) error
+	// Deleted are the topics that were deleted, as the store has noted; nil: its log does not come with what others have noted.
+	Deleted func() map[string]offset.Physical
 	// Changed has a token when the master has said that its tables changed; may be nil.
 	Changed chan struct{}
 	// Every is the pause between two rounds of a slave, [10 s]; EveryOwn that below a master of ours, [1 s].
@@ -50,11 +53,12 @@ type Metadata struct {
 
 	turn turn // of a Fetch
 
-	peer    string      // guarded by turn: whom the rest is about
-	own     atomic.Bool // it is one of ours
-	offsets string      // guarded by turn: mark of its consumer offsets that are merged
-	ahead   *delayTable // guarded by turn: waits for the log
-	stale   bool        // guarded by turn: its tables were found older than those here
+	peer    string                  // guarded by turn: whom the rest is about
+	own     atomic.Bool             // it is one of ours
+	offsets string                  // guarded by turn: mark of its consumer offsets that are merged
+	ahead   *delayTable             // guarded by turn: waits for the log
+	stale   bool                    // guarded by turn: its tables were found older than those here
+	ended   func(topic string) bool // guarded by turn: what it has of a topic is from before that was deleted; nil: nothing is
 }
 
 // delayTable is a table of delay offsets, and where its broker's log ended when it was given.
@@ -87,6 +91,7 @@ func (m *Metadata) Fetch(ctx context.Context, addr string, adopt Adopt) error {
 		return err
 	}
 	defer m.turn.give()
+	m.ended = nil
 	if addr != m.peer {
 		m.peer, m.offsets, m.ahead, m.stale = addr, "", nil, false
 		m.own.Store(false)
@@ -149,7 +154,7 @@ func (m *Metadata) Follow(ctx context.Context, master func() string) {
 			pause.Reset(lookForMaster)
 			continue
 		}
-		switch err := errors.Join(m.tellOffsets(ctx, addr), m.Fetch(ctx, addr, AsSlave)); {
+		switch err := errors.Join(m.Fetch(ctx, addr, AsSlave), m.tellOffsets(ctx, addr)); {
 		case ctx.Err() != nil:
 			return
 		case err != nil && !failing:
@@ -211,6 +216,7 @@ type page[V any] struct {
 	entries map[string]V
 	version protocol.DataVersion
 	total   protocol.Opt[int32] // of all pages; not set: there is only this one
+	deleted map[string]int64    // topics, each below a position of the log
 }
 
 // readPages asks for pages until it has the whole table in one version. ok = false: the peer says that nothing has
@@ -259,7 +265,11 @@ func (m *Metadata) readTopics(ctx context.Context, has string) (page[protocol.To
 		if w.TopicConfigTable == nil {
 			return p, false, m.invalid(code, "no topics")
 		}
-		return page[protocol.TopicConfig]{w.TopicConfigTable, w.DataVersion, h.TotalTopicNum}, true, nil
+		p = page[protocol.TopicConfig]{entries: w.TopicConfigTable, version: w.DataVersion, total: h.TotalTopicNum}
+		if w.Ratchet != nil {
+			p.deleted = w.Ratchet.Deleted
+		}
+		return p, true, nil
 	})
 }
 
@@ -287,7 +297,7 @@ func (m *Metadata) readGroups(ctx context.Context, has string) (w protocol.Subsc
 		} else {
 			maps.Copy(forbidden, w.ForbiddenTable)
 		}
-		return page[protocol.SubscriptionGroupConfig]{w.SubscriptionGroupTable, w.DataVersion, h.TotalGroupNum}, true, nil
+		return page[protocol.SubscriptionGroupConfig]{entries: w.SubscriptionGroupTable, version: w.DataVersion, total: h.TotalGroupNum}, true, nil
 	})
 	return protocol.SubscriptionGroupWrapper{
 		DataVersion: whole.version, ForbiddenTable: forbidden, SubscriptionGroupTable: whole.entries,
@@ -298,6 +308,11 @@ func (m *Metadata) addTopics(ctx context.Context) error {
 	table, _, err := m.readTopics(ctx, "")
 	if err != nil {
 		return err
+	}
+	if m.own.Load() && m.Deleted != nil {
+		deleted := m.Deleted()
+		m.ended = func(topic string) bool { return int64(deleted[topic]) > table.deleted[topic] }
+		maps.DeleteFunc(table.entries, func(topic string, _ protocol.TopicConfig) bool { return m.ended(topic) })
 	}
 	added, err := m.Topics.AddMissing(table.entries, table.version)
 	if len(added) > 0 {
@@ -357,15 +372,19 @@ func (m *Metadata) refuses(theirs, own protocol.DataVersion, what string, lackin
 // drop removes what belongs to topics that the master has deleted, when the log is as far as the master's was then: a
 // message from before the deletion would begin the topic's queues anew.
 func (m *Metadata) drop(ctx context.Context, topics []string) error {
-	end, err := m.logEnd(ctx)
-	if err != nil {
-		return err
-	}
-	if err := m.awaitLog(ctx, end); err != nil {
-		return err
+	remove := m.Offsets.RemoveTopic
+	if !m.own.Load() || m.Deleted == nil {
+		remove = m.Removed
+		end, err := m.logEnd(ctx)
+		if err != nil {
+			return err
+		}
+		if err := m.awaitLog(ctx, end); err != nil {
+			return err
+		}
 	}
 	for _, topic := range topics {
-		if err := m.Removed(topic); err != nil {
+		if err := remove(topic); err != nil {
 			return fmt.Errorf("topic %s, deleted by the master: %w", topic, err)
 		}
 		m.Logger.Info("topic deleted, as the master has", "component", "ha", "topic", topic, "addr", m.peer)
@@ -488,7 +507,7 @@ func (m *Metadata) merge(table offsetTable) error {
 	all := state.Positions(table.ConsumerOffsetTable)
 	known := slices.DeleteFunc(slices.Clone(all), func(p state.Position) bool {
 		_, ok := m.Topics.Get(p.Topic)
-		return !ok
+		return !ok || m.ended != nil && m.ended(p.Topic)
 	})
 	if _, err := m.Offsets.MergeMax(known); err != nil {
 		return fmt.Errorf("consumer offsets of %s: %w", m.peer, err)

@@ -203,10 +203,11 @@ type intake struct {
 	frames   frames
 	next     offset.Physical // of the stream
 	compare  *store.Comparison
-	known    offset.Physical // this log's end when the session began: up to there is compared
-	stream   *store.Stream   // behind it
-	free     []store.Span    // what the other broker keeps free of its log
-	doubted  offset.Physical // see session
+	known    offset.Physical            // this log's end when the session began: up to there is compared
+	stream   *store.Stream              // behind it
+	free     []store.Span               // what the other broker keeps free of its log
+	doubted  offset.Physical            // see session
+	deleted  map[string]offset.Physical // topics, as it has told, which are not adopted yet
 	reported offset.Physical
 }
 
@@ -297,6 +298,9 @@ func (in *intake) take(b []byte) error {
 		}
 		in.next += offset.Physical(n)
 		b = b[n:]
+		if err := in.adoptDeleted(); err != nil {
+			return err
+		}
 	}
 	if len(b) == 0 {
 		return nil

@@ -317,7 +317,8 @@ func (f *feed) run(ctx context.Context) error {
 	defer look.Stop()
 	rest := time.NewTimer(sendRest)
 	defer rest.Stop()
-	told, gaps := uint64(0), log.GapChanges()
+	changes := func() uint64 { return log.GapChanges() + log.Deletions() }
+	told, lacks := uint64(0), changes()
 	if f.who.Own {
 		if err := f.tellGaps(pos, true); err != nil {
 			return err
@@ -332,17 +333,17 @@ func (f *feed) run(ctx context.Context) error {
 				return err
 			}
 		}
+		if now := changes(); now != lacks && f.who.Own { // before what has come later
+			lacks = now
+			if err := f.tellGaps(pos, false); err != nil {
+				return err
+			}
+		}
 		if n == 0 {
 			select {
 			case <-grown:
 				continue
 			case <-look.C:
-				if now := log.GapChanges(); now != gaps && f.who.Own {
-					gaps = now
-					if err := f.tellGaps(pos, false); err != nil {
-						return err
-					}
-				}
 				if now := f.tables(); now != told {
 					told = now
 					if err := f.send(frameTables, pos, 0); err != nil {

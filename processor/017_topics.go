@@ -8,10 +8,12 @@ package processor
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
+	"github.com/ratchetmq/ratchet/internal/state"
 	"github.com/ratchetmq/ratchet/protocol"
 	"github.com/ratchetmq/ratchet/remoting"
 )
@@ -59,6 +61,14 @@ func (p *Processor) deleteTopic(_ context.Context, r *remoting.Request) (protoco
 	if err := protocol.ValidateTopic(h.Topic); err != nil {
 		return protocol.Reply{}, err
 	}
+	if p.topics.IsSystem(h.Topic) {
+		return protocol.Reply{}, fmt.Errorf("topic %s: %w", h.Topic, state.ErrSystemTopic)
+	}
+	// First what it has: a process that ends in between must not leave that to a later topic of the name. And once more what has
+	// come meanwhile.
+	if err := p.DropTopic(h.Topic); err != nil {
+		return protocol.Reply{}, err
+	}
 	if _, err := p.topics.Delete(h.Topic); err != nil {
 		return protocol.Reply{}, err
 	}
@@ -86,10 +96,18 @@ func (p *Processor) allTopics(_ context.Context, r *remoting.Request) (protocol.
 	if has(r, version.Mark()) {
 		return unchanged(version.Mark()), nil
 	}
+	var own *protocol.TopicTableOwn
+	if deleted := p.store.Deleted(); len(deleted) > 0 {
+		own = &protocol.TopicTableOwn{Deleted: map[string]int64{}}
+		for topic, below := range deleted {
+			own.Deleted[topic] = int64(below)
+		}
+	}
 	body, err := protocol.Marshal(struct {
 		DataVersion      protocol.DataVersion             `json:"dataVersion"`
+		Ratchet          *protocol.TopicTableOwn          `json:"ratchet,omitempty"`
 		TopicConfigTable map[string]*protocol.TopicConfig `json:"topicConfigTable"`
-	}{version, page(topics, version, h.DataVersion, h.TopicSeq, h.MaxTopicNum)})
+	}{version, own, page(topics, version, h.DataVersion, h.TopicSeq, h.MaxTopicNum)})
 	return protocol.Reply{
 		Header: &protocol.GetAllTopicConfigResponse{TotalTopicNum: protocol.Some(int32(len(topics)))},
 		Extra:  marked(version.Mark()), Body: body,

@@ -122,6 +122,7 @@ func New(c Config) *Processor {
 	}
 	p.topics.Follow(follows)
 	p.groups.Follow(follows)
+	c.Store.OnDeleted(p.offsets.RemoveTopic)
 	c.Store.RestWhile(p.holds.none)
 	c.Store.OnArrival(func(a store.Arrival) { p.holds.arrived(a.Topic, a.Queue, a.Offset+1, a.TagsCode) })
 	return p

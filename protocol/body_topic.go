@@ -33,6 +33,12 @@ type TopicConfigSerializeWrapper struct {
 	TopicConfigTable           map[string]TopicConfig `json:"topicConfigTable"`
 	TopicQueueMappingDetailMap map[string]Raw         `json:"topicQueueMappingDetailMap,omitempty"`
 	TopicQueueMappingInfoMap   map[string]Raw         `json:"topicQueueMappingInfoMap,omitempty"`
+	Ratchet                    *TopicTableOwn         `json:"ratchet,omitempty"`
+}
+
+// TopicTableOwn says which topics were deleted, each below a position of the log; they may have been made again.
+type TopicTableOwn struct {
+	Deleted map[string]int64 `json:"deleted"`
 }
 
 // TopicConfigList is the body of code 18.

@@ -91,7 +91,9 @@ type TakeOverRequest struct {
 	End    int64        `json:"end"`
 	Epochs []EpochStart `json:"epochs"`
 	Queues []QueueFree  `json:"queues,omitempty"`
-	ID     int64        `json:"brokerId"`
-	Role   string       `json:"role"`
-	Master string       `json:"master"` // address of the old one
+	// Deleted are topics that are gone, each below a position of the log.
+	Deleted map[string]int64 `json:"deleted,omitempty"`
+	ID      int64            `json:"brokerId"`
+	Role    string           `json:"role"`
+	Master  string           `json:"master"` // address of the old one
 }

@@ -49,3 +49,55 @@ func TestTopicOfANewStoreIsDeleted(t *testing.T) {
 	require.EqualValues(t, 0, put(t, s, text("T", 0, "new")).Queue)
 	require.Equal(t, []string{"new"}, bodies(readQueue(t, s, "T", 0)))
 }
+
+// TestNothingNewIsTakenForDeleted: the end of the log may be lost, up to which a topic was deleted.
+func TestNothingNewIsTakenForDeleted(t *testing.T) {
+	m := vfstest.New()
+	s := mustOpen(t, small(m))
+	for range 5 {
+		_, err := s.Append(text("T", 0, "old"))
+		require.NoError(t, err)
+	}
+	require.NoError(t, s.dispatcher.drain())
+	require.NoError(t, s.DeleteTopic("T"))
+	s = mustOpen(t, small(m.CrashClone(vfstest.KeepNothing, 1)))
+	require.Zero(t, s.Written())
+	_, err := s.Leave(Lost{Queue: func(_ string, _ int32, next offset.Queue) offset.Queue { return next }})
+	require.NoError(t, err)
+	put(t, s, text("T", 0, "new"))
+	level(t, s)
+	require.Equal(t, []string{"new"}, bodies(readQueue(t, s, "T", 0)))
+}
+
+// TestACopyIsToldOfDeletions before what came later, and has the same numbers then.
+func TestACopyIsToldOfDeletions(t *testing.T) {
+	m := vfstest.New()
+	master, slave := mustOpen(t, small(vfstest.New())), mustOpen(t, small(m))
+	var forgotten []string
+	slave.OnDeleted(func(topic string) error {
+		forgotten = append(forgotten, topic)
+		return nil
+	})
+	for range 3 {
+		put(t, master, text("T", 0, "old"))
+	}
+	put(t, master, text("Other", 0, "kept"))
+	require.NoError(t, copyLog(t, master, slave, 1))
+	level(t, slave)
+	before := master.Deletions()
+	require.NoError(t, master.DeleteTopic("T"))
+	require.Greater(t, master.Deletions(), before)
+	put(t, master, text("T", 0, "new"))
+	for range 2 {
+		require.NoError(t, slave.AdoptDeleted(master.Deleted()))
+	}
+	require.Equal(t, []string{"T"}, forgotten)
+	require.NoError(t, copyLog(t, master, slave, 1))
+	level(t, slave)
+	for _, s := range []*Store{slave, mustRun(t, small(kill(m)))} {
+		require.Equal(t, []string{"new"}, bodies(readQueue(t, s, "T", 0)))
+		require.Equal(t, []string{"kept"}, bodies(readQueue(t, s, "Other", 0)))
+		require.Equal(t, master.Given("T", 0), s.Given("T", 0))
+		require.Equal(t, master.Deleted(), s.Deleted())
+	}
+}

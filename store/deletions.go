@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"sync/atomic"
 
 	"github.com/ratchetmq/ratchet/internal/atomicfile"
 	"github.com/ratchetmq/ratchet/internal/offset"
@@ -19,9 +20,10 @@ import (
 // log until it is cleaned, but must not come into a queue again when queues are rebuilt after a crash. It is kept in a
 // file of Ratchet's own, deletedTopics, which RocketMQ passes over: a line for each, position and topic.
 type deletions struct {
-	fs     vfs.FS
-	path   string
-	topics map[string]offset.Physical // guarded by dispatcher.mu once the store is open
+	fs      vfs.FS
+	path    string
+	topics  map[string]offset.Physical // guarded by dispatcher.mu and put.mu once the store is open: who has one of them may read
+	changes atomic.Uint64
 }
 
 func loadDeletions(fsys vfs.FS, path string) (*deletions, error) {
@@ -52,6 +54,25 @@ func (d *deletions) parse(data []byte) error {
 func (d *deletions) add(topic string, below, low offset.Physical) error {
 	maps.DeleteFunc(d.topics, func(_ string, below offset.Physical) bool { return below <= low })
 	d.topics[topic] = below
+	return d.save()
+}
+
+// clamp lets no deletion reach behind the log's end: what comes there is of a later life of its topic.
+func (d *deletions) clamp(end offset.Physical) error {
+	changed := false
+	for topic, below := range d.topics {
+		if below > end {
+			d.topics[topic], changed = end, true
+		}
+	}
+	if !changed {
+		return nil
+	}
+	return d.save()
+}
+
+func (d *deletions) save() error {
+	d.changes.Add(1)
 	var data []byte
 	for _, name := range slices.Sorted(maps.Keys(d.topics)) {
 		data = fmt.Appendf(data, "%d %s\n", d.topics[name], name)

@@ -48,6 +48,7 @@ type dispatcher struct {
 	arrivals []Arrival        // of the step; likewise. Hooks read it when the lock is free again
 	lastTime int64            // store timestamp of the last record dispatched
 	deleted  *deletions
+	deletes  func(topic string) error // set before run, see OnDeleted
 }
 
 func (d *dispatcher) init(s *Store) {

@@ -120,8 +120,18 @@ type Lost struct {
 // Leave keeps free what Lost says, durably: the next message of a queue gets an offset that is not below, and the log goes
 // on behind the first segment's end that is not below. It must not overlap with appends that expect their order.
 func (s *Store) Leave(g Lost) (Gaps, error) {
+	s.dispatcher.mu.Lock()
+	defer s.dispatcher.mu.Unlock()
 	s.put.mu.Lock()
 	defer s.put.mu.Unlock()
+	added, err := s.leave(g)
+	if err == nil {
+		err = s.dispatcher.deleted.clamp(s.log.written.load())
+	}
+	return added, err
+}
+
+func (s *Store) leave(g Lost) (Gaps, error) {
 	if err := s.appendable(); err != nil {
 		return Gaps{}, err
 	}

@@ -95,6 +95,9 @@ func (s *Store) truncate(to offset.Physical) error {
 		return err
 	}
 	s.keepOffsetsFree()
+	if err := s.dispatcher.deleted.clamp(to); err != nil {
+		return err
+	}
 	return s.endTruncation()
 }
 

@@ -47,6 +47,7 @@ type settings struct {
 	limit      time.Duration
 	weak       weakness
 	damage     bool // a power cut can leave the log damaged in its midst, see disk.after
+	acts       bool // an operator resets offsets and deletes topics, and some messages are delayed, see acts_test.go
 }
 
 // node is a machine: its disk, and the process on it, if any.
@@ -56,12 +57,12 @@ type node struct {
 	addr, haAddr string
 
 	mu        sync.Mutex
-	disk      *vfstest.Mem       // guarded by mu
-	boot      int                // guarded by mu
-	wiped     bool               // guarded by mu; since then it was not level with another
-	p         *process           // guarded by mu; nil: none runs
-	flushed   offset.Physical    // guarded by mu; of the log, when the last process ended
-	committed map[progress]int64 // guarded by mu; when the last process was killed
+	disk      *vfstest.Mem      // guarded by mu
+	boot      int               // guarded by mu
+	wiped     bool              // guarded by mu; since then it was not level with another
+	p         *process          // guarded by mu; nil: none runs
+	flushed   offset.Physical   // guarded by mu; of the log, when the last process ended
+	committed map[progress]mark // guarded by mu; when the last process was killed
 }
 
 func (n *node) process() *process {
@@ -96,8 +97,8 @@ type process struct {
 	replicas  *ha.Replicas
 	group     member
 
-	walked walk               // by the ledger
-	acked  map[progress]int64 // commits that were answered; guarded by the node's mu
+	walked walk              // by the ledger
+	acked  map[progress]mark // commits that were answered; guarded by the node's mu
 }
 
 // start begins a process on a node that has none.
@@ -110,7 +111,7 @@ func (n *node) start() {
 	n.c.lives++
 	p := &process{
 		n: n, c: n.c, number: n.c.lives, disk: &disk{Mem: n.disk}, boot: fmt.Sprintf("boot-%d-%d", n.host, n.boot),
-		done: make(chan struct{}), acked: map[progress]int64{}, log: n.c.log.With("host", n.host, "life", n.c.lives),
+		done: make(chan struct{}), acked: map[progress]mark{}, log: n.c.log.With("host", n.host, "life", n.c.lives),
 	}
 	kill := func() { p.crash(vfstest.KeepAll, false) }
 	p.disk.die.Store(&kill)

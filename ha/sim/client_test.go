@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/ratchetmq/ratchet/delay"
 	"github.com/ratchetmq/ratchet/internal/offset"
 	"github.com/ratchetmq/ratchet/message"
 	"github.com/ratchetmq/ratchet/protocol"
@@ -40,8 +42,8 @@ func (c *cluster) hosts() (list []int) {
 	return list
 }
 
-// send sends messages to a queue; several are a batch.
-func (c *cluster) send(at queueName, ids []string, size int) {
+// send sends messages to a queue; several are a batch. level is of delay, 0: at once.
+func (c *cluster) send(at queueName, ids []string, size, level int) {
 	hosts := c.hosts()
 	if len(hosts) == 0 || c.names.route()[0] == "" {
 		return
@@ -52,6 +54,10 @@ func (c *cluster) send(at queueName, ids []string, size int) {
 		BornTimestamp: time.Now().UnixMilli(),
 	}
 	code, content := protocol.SendMessage, body(ids[0])
+	if level > 0 {
+		h.Properties = message.AppendProperty(nil, message.PropertyDelayLevel, strconv.Itoa(level))
+		at, ids = queueName{delay.Topic, int32(level - 1)}, []string{whileDelayed(ids[0])}
+	}
 	if len(ids) > 1 {
 		code, content = protocol.SendBatchMessage, nil
 		for _, id := range ids {
@@ -73,7 +79,7 @@ func (c *cluster) send(at queueName, ids []string, size int) {
 			return
 		}
 		c.ledger.note("%s…%d at %s/%d:%d from host %d: %s", ids[0], len(ids), at.topic, at.queue, a.QueueOffset, hosts[0], result)
-		c.ledger.answered(p, place{at, a.QueueOffset}, ids, result)
+		c.ledger.answered(p, place{at, a.QueueOffset, c.ledger.life(p, at.topic, physicalOf(a.MsgID))}, ids, result)
 	default:
 		c.ledger.note("send of %s to host %d: %s %s", ids[0], hosts[0], result, resp.Remark)
 	}
@@ -105,6 +111,7 @@ func (c *cluster) begin(k *consumer) {
 		case protocol.Success:
 			if resp.ReadHeader(&a) == nil {
 				k.at = a.Offset
+				k.ordered(c, c.nodes[host-1].process())
 				c.ledger.note("%v begins at %d, by host %d", k.progress, k.at, host)
 				return
 			}
@@ -166,7 +173,7 @@ func (c *cluster) pulled(k *consumer, p *process, code protocol.ResponseCode, a 
 			}
 			body = body[r.Size:]
 			at, id := int64(r.QueueOffset), idOf(r.Body)
-			l.give(place{k.queueName, at}, id, fmt.Sprintf("delivered to %s by host %d", k.group, p.n.host))
+			l.give(place{k.queueName, at, l.life(p, k.topic, r.PhysicalOffset)}, id, fmt.Sprintf("delivered to %s by host %d", k.group, p.n.host))
 			if at < k.at {
 				l.violate("P1", "%v asked host %d for %d and got %s at %d", k.progress, p.n.host, k.at, id, at)
 			}
@@ -177,16 +184,26 @@ func (c *cluster) pulled(k *consumer, p *process, code protocol.ResponseCode, a 
 	l.note("%v at %d: host %d says %s, next %d (has %d…%d) %v", k.progress, k.at, p.n.host, code, a.NextBeginOffset, a.MinOffset, a.MaxOffset, ids)
 	l.mu.Lock()
 	highest := l.highest[k.queueName]
+	if l.ended(k.progress) {
+		highest = -1
+	}
 	l.mu.Unlock()
-	if a.NextBeginOffset < k.at && k.at <= highest {
+	k.ordered(c, p) // to where it is, perhaps
+	reset := code == protocol.PullOffsetMoved && l.hasReset(k.progress, a.NextBeginOffset)
+	if a.NextBeginOffset < k.at && k.at <= highest && !reset {
 		l.violate("P1", "%v asked host %d for %d and is sent back to %d", k.progress, p.n.host, k.at, a.NextBeginOffset)
+	}
+	if reset {
+		k.at = a.NextBeginOffset
+		k.ordered(c, p)
+		return
 	}
 	for o := k.at; o < a.NextBeginOffset; o++ {
 		switch {
 		case got[o]:
 			k.delivered[o] = true
 			delete(k.skipped, o)
-		case p.store.Missing(k.topic, k.queue, offset.Queue(o), offset.Queue(o+1)) > 0, l.unreadable(p, place{k.queueName, o}):
+		case p.store.Missing(k.topic, k.queue, offset.Queue(o), offset.Queue(o+1)) > 0, l.unreadable(p, place{k.queueName, o, 0}):
 			k.inGap[o] = true
 		default:
 			k.skipped[o] = fmt.Sprintf("host %d answered %s to %d with %d at %s", p.n.host, code, k.at, a.NextBeginOffset, l.now())
@@ -195,11 +212,12 @@ func (c *cluster) pulled(k *consumer, p *process, code protocol.ResponseCode, a 
 	k.at = a.NextBeginOffset
 }
 
-// commit tells how far a group has come.
-func (c *cluster) commit(k *consumer) {
+// commit tells how far a group has come, and says whether that was taken.
+func (c *cluster) commit(k *consumer) bool {
 	if k.at < 0 {
-		return
+		return false
 	}
+	c.ledger.goesBack(k)
 	h := &protocol.UpdateConsumerOffsetRequest{ConsumerGroup: k.group, Topic: k.topic, QueueID: k.queue, CommitOffset: k.at}
 	for _, host := range c.hosts() {
 		resp, p, err := c.ask(host, protocol.UpdateConsumerOffset, h, nil)
@@ -210,11 +228,12 @@ func (c *cluster) commit(k *consumer) {
 		c.ledger.note("%v commits %d on host %d: %s", k.progress, k.at, host, code)
 		if code == protocol.Success {
 			c.ledger.commits(p, k.progress, k.at)
-			return
+			return true
 		}
 		if later := []protocol.ResponseCode{protocol.ServiceNotAvailable, protocol.TopicNotExist, protocol.SubscriptionGroupNotExist}; !slices.Contains(later, code) &&
-			!p.dead.Load() && p.store.Err() == nil && p.open() { // a slave may not know of it yet
+			!p.dead.Load() && p.store.Err() == nil && p.open() && !c.ledger.hasEnded(k.progress) { // a slave may not know of it yet
 			c.ledger.violate("P4", "%v commits %d, where it has come to, and host %d says %s: %s", k.progress, k.at, host, code, resp.Remark)
 		}
 	}
+	return false
 }

@@ -47,10 +47,11 @@ func (p *process) newReplicas() *ha.Replicas {
 func (p *process) newMember(s config.Broker, suspect bool) member {
 	metadata := &ha.Metadata{
 		Topics: p.topics, Groups: p.groups, Offsets: p.offsets, Delay: p.delay, Client: caller{p}, Logger: p.log,
-		Written: p.store.Written, Removed: func(topic string) error { return p.processor.DropTopic(topic) },
+		Written: p.store.Written, Deleted: p.store.Deleted, Removed: func(topic string) error { return p.processor.DropTopic(topic) },
 		Changed: make(chan struct{}, 1),
 	}
 	if p.c.set.plain && s.Role == config.Slave {
+		metadata.Deleted = nil // the stream of such a slave does not tell
 		return newPlain(p, metadata)
 	}
 	s.HAHeartbeat, s.HAHousekeeping, s.HABatchSize, s.RecoverTimeout = haHeartbeat, haSilence, p.c.set.batch, p.c.set.limit
@@ -78,6 +79,9 @@ func (p *process) newMember(s config.Broker, suspect bool) member {
 		Client: caller{p}, Dial: p.dial, Register: p.register, Deliver: p.delay.Run, Logger: p.log,
 	})
 }
+
+// plain says whether this is a slave as simple as a Java one.
+func (p *process) plain() bool { return p.c.set.plain && p.n.host != 1 }
 
 // open says whether this is a master that takes messages.
 func (p *process) open() bool {

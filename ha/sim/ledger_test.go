@@ -29,10 +29,11 @@ type ledger struct {
 	highest  map[queueName]int64       // behind the highest of them
 	at       map[place]offset.Physical // in a log
 	sure     map[string]*fate          // messages answered OK
-	floors   map[progress]int64        // committed offsets that all brokers had
+	floors   map[progress]mark         // committed offsets that all brokers had
 	pending  []floor                   // that they may have by now
 	gone     map[int]map[int]bool      // by host of an open master: hosts that it could not ask when it opened
 	openedAt map[int]offset.Physical   // by life
+	orders
 }
 
 type queueName struct {
@@ -43,6 +44,7 @@ type queueName struct {
 type place struct {
 	queueName
 	offset int64
+	life   offset.Physical // see ledger.life
 }
 
 func (p place) String() string { return fmt.Sprintf("%s/%d:%d", p.topic, p.queue, p.offset) }
@@ -54,10 +56,10 @@ type progress struct {
 
 // floor is a committed offset that all brokers had, each in the life given.
 type floor struct {
-	at     time.Time
-	of     progress
-	offset int64
-	lives  []int
+	at    time.Time
+	of    progress
+	mark  mark
+	lives []int
 }
 
 // fate is which hosts have a message that was answered OK.
@@ -87,7 +89,8 @@ type record struct {
 func newLedger(c *cluster) *ledger {
 	return &ledger{
 		c: c, given: map[place]string{}, places: map[string]place{}, highest: map[queueName]int64{}, at: map[place]offset.Physical{}, sure: map[string]*fate{},
-		floors: map[progress]int64{}, gone: map[int]map[int]bool{}, openedAt: map[int]offset.Physical{},
+		floors: map[progress]mark{}, gone: map[int]map[int]bool{}, openedAt: map[int]offset.Physical{},
+		orders: newOrders(),
 	}
 }
 
@@ -136,7 +139,7 @@ func (l *ledger) judge(at place, id, how string) bool {
 		l.violateLocked("P2", "%s is %s, and %s (%s)", at, other, id, how)
 		return false
 	}
-	if other, ok := l.places[id]; ok && other != at {
+	if other, ok := l.places[id]; ok && other != at && !mayComeTwice(id) {
 		l.violateLocked("P2", "message %s is at %s, and at %s (%s)", id, other, at, how)
 		return false
 	}
@@ -146,7 +149,7 @@ func (l *ledger) judge(at place, id, how string) bool {
 // answered notes a send's answer.
 func (l *ledger) answered(p *process, first place, ids []string, code protocol.ResponseCode) {
 	for i, id := range ids {
-		l.give(place{first.queueName, first.offset + int64(i)}, id, "acknowledged by host "+fmt.Sprint(p.n.host)+" with "+code.String())
+		l.give(place{first.queueName, first.offset + int64(i), first.life}, id, "acknowledged by host "+fmt.Sprint(p.n.host)+" with "+code.String())
 	}
 	if code != protocol.Success {
 		return
@@ -216,10 +219,9 @@ func (l *ledger) ends(p *process, power bool) {
 	if power || !p.up.Load() {
 		return
 	}
-	p.n.committed = map[progress]int64{}
+	p.n.committed = map[progress]mark{}
 	for of, at := range p.acked { // what is in memory may not have come to the disk, and was not answered then
-		now, _ := p.offsets.Query(of.group, of.topic, of.queue)
-		p.n.committed[of] = min(at, int64(now))
+		p.n.committed[of] = lesser(at, p.mark(of))
 	}
 }
 
@@ -227,8 +229,8 @@ func (l *ledger) ends(p *process, power bool) {
 func (l *ledger) commits(p *process, of progress, at int64) {
 	p.n.mu.Lock()
 	defer p.n.mu.Unlock()
-	if !p.dead.Load() {
-		p.acked[of] = at
+	if now := p.mark(of); !p.dead.Load() && now.followed { // else it was ignored
+		p.acked[of] = mark{now.reset, true, at}
 	}
 }
 
@@ -239,8 +241,8 @@ func (l *ledger) returned(p *process) {
 	p.n.committed = nil
 	p.n.mu.Unlock()
 	for of, least := range before {
-		if at, _ := p.offsets.Query(of.group, of.topic, of.queue); int64(at) < least && !p.dead.Load() {
-			l.violate("P4", "host %d returns with %d for %v, it had %d", p.n.host, at, of, least)
+		if at := p.mark(of); at.before(least) && !p.dead.Load() {
+			l.violate("P4", "host %d returns with %v for %v, it had %v", p.n.host, at, of, least)
 		}
 	}
 }
@@ -266,6 +268,7 @@ func (l *ledger) opened(p *process) {
 	l.mu.Unlock()
 	l.ahead(p)
 	l.returned(p)
+	l.cut(p.store.Written())
 }
 
 func keys(m map[int]bool) (list []int) {
@@ -330,8 +333,8 @@ func (l *ledger) read(p *process) {
 				break
 			}
 			rec := record{
-				at: w.next, size: r.Size, sum: crc32.ChecksumIEEE(b[:r.Size]), id: idOf(r.Body),
-				place: place{queueName{string(r.Topic), r.QueueID}, int64(r.QueueOffset)},
+				at: w.next, size: r.Size, sum: crc32.ChecksumIEEE(b[:r.Size]), id: recordID(&r),
+				place: place{queueName{string(r.Topic), r.QueueID}, int64(r.QueueOffset), l.life(p, string(r.Topic), w.next)},
 			}
 			w.records = append(w.records, rec)
 			w.next += offset.Physical(r.Size)
@@ -438,7 +441,7 @@ func (l *ledger) step() {
 
 // progress holds P4.
 func (l *ledger) progress() {
-	tables, lives, all := map[progress][]int64{}, []int{}, true
+	tables, lives, all := map[progress][]mark{}, []int{}, true
 	for _, n := range l.c.nodes {
 		p := n.process()
 		if p == nil || !p.up.Load() || n.lostAll() {
@@ -449,36 +452,40 @@ func (l *ledger) progress() {
 		lives = append(lives, p.number)
 		p.offsets.Each(func(at state.Position) bool {
 			of := progress{at.Group, queueName{at.Topic, at.Queue}}
-			tables[of] = append(tables[of], int64(at.Offset))
+			tables[of] = append(tables[of], markOf(at))
 			return true
 		})
+		for of, at := range p.delays() {
+			tables[of] = append(tables[of], at)
+		}
 		l.mu.Lock()
 		for of, least := range l.floors {
-			if at, _ := p.offsets.Query(of.group, of.topic, of.queue); int64(at) < least && !p.dead.Load() {
-				l.violateLocked("P4", "host %d has %d for %v, all had %d", n.host, at, of, least)
-				l.floors[of] = int64(at)
+			if at := p.mark(of); at.before(least) && !p.dead.Load() {
+				l.violateLocked("P4", "host %d has %v for %v, all had %v", n.host, at, of, least)
+				l.floors[of] = at
 			}
 		}
 		l.mu.Unlock()
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	const journalled = 3 * time.Second // a power cut can take the last second
 	l.pending = slices.DeleteFunc(l.pending, func(f floor) bool {
 		if !slices.Equal(f.lives, lives) {
 			return true
 		}
-		if time.Since(f.at) < journalled {
+		if time.Since(f.at) < f.of.durable() {
 			return false
 		}
-		l.floors[f.of] = max(l.floors[f.of], f.offset)
+		if l.floors[f.of].before(f.mark) {
+			l.floors[f.of] = f.mark
+		}
 		return true
 	})
 	if !all {
 		return
 	}
 	for of, at := range tables {
-		if least := slices.Min(at); len(at) == len(l.c.nodes) && least > l.floors[of] {
+		if least := slices.MinFunc(at, mark.compare); len(at) == len(l.c.nodes) && l.floors[of].before(least) && !l.ended(of) {
 			l.pending = append(l.pending, floor{time.Now(), of, least, slices.Clone(lives)})
 		}
 	}
@@ -508,8 +515,11 @@ func (l *ledger) final(master *process) {
 		}
 	}
 	for _, k := range l.c.consumers {
+		if l.ended(k.progress) {
+			continue
+		}
 		for _, o := range sorted(k.skipped) {
-			id, exists := at[place{k.queueName, o}]
+			id, exists := at[place{k.queueName, o, 0}]
 			if exists && !k.delivered[o] {
 				l.violateLocked("SKIP", "group %s never got %s at %s/%d:%d: %s", k.group, id, k.topic, k.queue, o, k.skipped[o])
 			}

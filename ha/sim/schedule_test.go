@@ -61,14 +61,23 @@ func drawSettings(rnd *rand.Rand, weak weakness) settings {
 	return s
 }
 
+// kind is a set of schedules.
+type kind uint8
+
+const (
+	ordinary kind = iota
+	damaged       // see settings.damage
+	acting        // see settings.acts
+)
+
 // run plays a seed, in a bubble of its own.
-func run(seed uint64, weak weakness, damage, logs bool) *ledger {
+func run(seed uint64, weak weakness, kind kind, logs bool) *ledger {
 	rnd := rand.New(rand.NewPCG(seed, 0x5eed))
 	c := &cluster{
 		seed: seed, set: drawSettings(rnd, weak), began: time.Now(), rnd: rnd, net: newNetwork(seed),
 		names: &nameServer{known: map[int64]registration{}}, log: slog.New(slog.DiscardHandler),
 	}
-	c.set.damage = damage
+	c.set.damage, c.set.acts = kind == damaged, kind == acting
 	c.ledger = newLedger(c)
 	if logs {
 		c.log = slog.New(ledgerHandler{l: c.ledger})
@@ -81,7 +90,7 @@ func run(seed uint64, weak weakness, damage, logs bool) *ledger {
 		})
 	}
 	for _, g := range []string{"G", "H"} {
-		for _, topic := range []string{"T", "U"} {
+		for _, topic := range c.topics() {
 			for queue := range int32(2) {
 				c.consumers = append(c.consumers, &consumer{
 					progress: progress{g, queueName{topic, queue}}, at: -1,
@@ -141,6 +150,10 @@ func (c *cluster) pause() time.Duration {
 // act does the next thing.
 func (c *cluster) act() {
 	rnd := c.rnd
+	if c.set.acts && rnd.IntN(4) == 0 {
+		c.actMore()
+		return
+	}
 	host := 1 + rnd.IntN(len(c.nodes))
 	other := 1 + (host+rnd.IntN(len(c.nodes)-1))%len(c.nodes)
 	seed, part := rnd.Uint64(), rnd.IntN(8)
@@ -224,7 +237,7 @@ func (c *cluster) sendTo(at queueName, count, size int) {
 		c.sent++
 		ids = append(ids, fmt.Sprintf("m%d", c.sent))
 	}
-	c.requests.Go(func() { c.send(at, ids, size) })
+	c.requests.Go(func() { c.send(at, ids, size, 0) })
 }
 
 func (c *cluster) actPull() {
@@ -364,6 +377,9 @@ func (c *cluster) calm() {
 		}
 	}
 	time.Sleep(5 * time.Second) // tables
+	if c.set.acts {
+		time.Sleep(2 * delays[len(delays)-1])
+	}
 	for _, k := range c.consumers {
 		for range 100 {
 			before := k.at
@@ -372,10 +388,15 @@ func (c *cluster) calm() {
 				break
 			}
 		}
-		c.commit(k)
+		if c.commit(k) && c.set.acts {
+			c.ledger.settled(k, master)
+		}
 	}
 	synctest.Wait()
 	c.ledger.final(master)
+	if c.set.acts {
+		c.ledger.finalActs(master)
+	}
 }
 
 // well is the master, if it serves and all others have what it has.

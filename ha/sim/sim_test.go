@@ -27,10 +27,10 @@ func fromEnv(t *testing.T, name string, other uint64) uint64 {
 }
 
 // play runs a seed, and returns what happened and the promises that were broken.
-func play(t *testing.T, seed uint64, weak weakness, damage, logs bool) (lines, broken []string) {
+func play(t *testing.T, seed uint64, weak weakness, kind kind, logs bool) (lines, broken []string) {
 	t.Helper()
 	synctest.Test(t, func(*testing.T) {
-		l := run(seed, weak, damage, logs)
+		l := run(seed, weak, kind, logs)
 		lines, broken = l.lines, l.broken
 	})
 	return lines, broken
@@ -38,12 +38,21 @@ func play(t *testing.T, seed uint64, weak weakness, damage, logs bool) (lines, b
 
 // TestSeeds plays seeds; see doc.go.
 func TestSeeds(t *testing.T) {
-	count := uint64(1000)
+	kind := ordinary
+	if os.Getenv("SIM_DAMAGE") != "" {
+		kind = damaged
+	}
+	playSeeds(t, 1000, kind)
+}
+
+// playSeeds plays so many, or those that the environment names.
+func playSeeds(t *testing.T, count uint64, kind kind) {
+	t.Helper()
 	if testing.Short() {
 		count = 20
 	}
 	count, from := fromEnv(t, "SIM_SEEDS", count), fromEnv(t, "SIM_FROM", 1)
-	damage, logs := os.Getenv("SIM_DAMAGE") != "", os.Getenv("SIM_LOG") != ""
+	logs, name := os.Getenv("SIM_LOG") != "", t.Name()
 	enough := fromEnv(t, "SIM_ENOUGH", 5)
 	var next, failed atomic.Uint64
 	var telling sync.Mutex
@@ -55,12 +64,12 @@ func TestSeeds(t *testing.T) {
 				if seed >= from+count {
 					return
 				}
-				lines, broken := play(t, seed, none, damage, logs)
+				lines, broken := play(t, seed, none, kind, logs)
 				if len(broken) > 0 {
 					failed.Add(1)
 					telling.Lock()
-					t.Errorf("seed %d\n%s\n\nagain: SIM_SEEDS=1 SIM_FROM=%d SIM_DAMAGE=%s go test ./ha/sim -run TestSeeds\n%s", seed,
-						strings.Join(lines, "\n"), seed, os.Getenv("SIM_DAMAGE"), strings.Join(broken, "\n"))
+					t.Errorf("seed %d\n%s\n\nagain: SIM_SEEDS=1 SIM_FROM=%d SIM_DAMAGE=%s go test ./ha/sim -run '%s$'\n%s", seed,
+						strings.Join(lines, "\n"), seed, os.Getenv("SIM_DAMAGE"), name, strings.Join(broken, "\n"))
 					telling.Unlock()
 				}
 				if logs && len(broken) == 0 {
@@ -140,7 +149,11 @@ func TestSeedsThatFailed(t *testing.T) {
 	for _, f := range failedSeeds {
 		t.Run(fmt.Sprint(f.seed), func(t *testing.T) {
 			t.Parallel()
-			if lines, broken := play(t, f.seed, none, f.damage, false); len(broken) > 0 {
+			kind := ordinary
+			if f.damage {
+				kind = damaged
+			}
+			if lines, broken := play(t, f.seed, none, kind, false); len(broken) > 0 {
 				t.Errorf("%s\n%s\nonce found: %s", strings.Join(lines, "\n"), strings.Join(broken, "\n"), f.found)
 			}
 		})
@@ -155,10 +168,12 @@ func TestBites(t *testing.T) {
 	protections := map[weakness]struct {
 		promises string
 		first    uint64 // a seed that is known to break it, tried before the others
+		kind     kind
 	}{
-		openUnasked: {"P5", 11}, neverSuspect: {"P2", 7}, noQueueFloor: {"P2", 7}, noLogGap: {"DURABLE P3", 8},
-		countAnyAck: {"DURABLE P3", 3}, showUnreplicated: {"P2", 55}, overflowToMax: {"P1", 7}, overwriteOffsets: {"P4", 2},
-		neverCompare: {"P3", 1}, neverHeal: {"LIVE DURABLE", 2},
+		openUnasked: {"P5", 11, ordinary}, neverSuspect: {"P2", 7, ordinary}, noQueueFloor: {"P2", 7, ordinary}, noLogGap: {"DURABLE P3", 8, ordinary},
+		countAnyAck: {"DURABLE P3", 3, ordinary}, showUnreplicated: {"P2", 55, ordinary}, overflowToMax: {"P1", 7, ordinary}, overwriteOffsets: {"P4", 2, ordinary},
+		neverCompare: {"P3", 1, ordinary}, neverHeal: {"LIVE DURABLE", 2, ordinary},
+		forgetResets: {"RESET P4", 1, acting}, countUndelivered: {"DELAY", 1, acting},
 	}
 	for _, weak := range sorted(protections) {
 		t.Run(weak.String(), func(t *testing.T) {
@@ -166,7 +181,7 @@ func TestBites(t *testing.T) {
 			p := protections[weak]
 			for i := range uint64(within) {
 				seed := (p.first + i) % within
-				_, broken := play(t, seed, weak, false, false)
+				_, broken := play(t, seed, weak, p.kind, false)
 				if len(broken) == 0 {
 					continue
 				}

@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"fmt"
 	"hash/crc32"
 	"io"
 	"net"
+	"regexp"
+	"strconv"
 
 	"github.com/ratchetmq/ratchet/internal/offset"
 	"github.com/ratchetmq/ratchet/protocol"
@@ -28,11 +31,13 @@ const (
 	overwriteOffsets          // another broker's offsets take the place of the own ones
 	neverCompare              // a slave appends without comparing what it has, below a master with noLogGap
 	neverHeal                 // a gap is not filled from a slave that comes back
+	forgetResets              // offsets are merged by maximum alone
+	countUndelivered          // another broker's count of delivered messages is one too high
 )
 
 var weaknesses = [...]string{
 	"none", "open unasked", "never suspect", "no queue floor", "no log gap", "count any ack", "show unreplicated", "overflow to max",
-	"overwrite offsets", "never compare", "never heal",
+	"overwrite offsets", "never compare", "never heal", "forget resets", "count undelivered",
 }
 
 func (w weakness) String() string { return weaknesses[w] }
@@ -61,7 +66,22 @@ func (p *process) dial(ctx context.Context, addr string) (net.Conn, error) {
 
 // deceive changes what a master of a weakened kind hears of its slaves: that there is nothing that could be fetched.
 func (p *process) deceive(code protocol.RequestCode, resp *remoting.Response) {
-	if weak := p.c.set.weak; weak != neverHeal && weak != countAnyAck || resp.Code != int32(protocol.Success) || !p.leading() {
+	weak := p.c.set.weak
+	switch {
+	case weak == forgetResets && code == protocol.GetAllConsumerOffset:
+		var table protocol.ConsumerOffsetTable
+		if protocol.Unmarshal(resp.Body, &table) == nil {
+			table.Ratchet = nil
+			resp.Body, _ = protocol.Marshal(table)
+		}
+	case weak == countUndelivered && code == protocol.GetAllDelayOffset:
+		resp.Body = regexp.MustCompile(`\b[1-9][0-9]*:[0-9]+`).ReplaceAllFunc(resp.Body, func(level []byte) []byte {
+			number, next, _ := bytes.Cut(level, []byte{':'})
+			n, _ := strconv.ParseInt(string(next), 10, 64)
+			return fmt.Appendf(nil, "%s:%d", number, n+1)
+		})
+	}
+	if weak != neverHeal && weak != countAnyAck || resp.Code != int32(protocol.Success) || !p.leading() {
 		return
 	}
 	switch code {

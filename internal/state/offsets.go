@@ -62,6 +62,7 @@ type reset struct {
 	prior   offset.Queue // where the group was before: a replica that says no more than this may just not know yet
 	pending bool         // the group has not been seen to follow
 	toldAt  int64        // ms since 1970 when a pull was first told; 0: not yet
+	toldNow int64        // and when one was told last
 }
 
 // groupIndex knows the topics of each group.
@@ -268,8 +269,9 @@ type Position struct {
 	Group, Topic string
 	Queue        int32
 	Offset       offset.Queue
-	Epoch        int64 // ms since 1970 of the operator's last reset of it; 0: never, or from a broker that does not know
+	Epoch        int64 // ms since 1970 of the operator's last reset of it; 0: never
 	Pending      bool  // the group has not been seen to follow that reset
+	Plain        bool  // from a broker that knows of no resets
 }
 
 // Each calls fn for every position until it returns false. The positions of one group in one topic belong to the same
@@ -326,8 +328,8 @@ func (p *position) position(group, topic string, queue int32) Position {
 
 // MergeMax takes over what another replica knows: per position the larger offset, unless an operator's reset stands
 // between the two. Of two reset positions the one reset later counts. A replica that knows of no resets (a Java
-// broker's Epoch is 0) can raise a position that was reset here only above where the group was before it; less may be
-// the state before the reset. A commit that never reached the other is thus never taken back.
+// broker) can raise a position that was reset here only above where the group was before it; less may be the state before the
+// reset. A commit that never reached the other is thus never taken back. When the group has followed a reset anywhere, it has.
 func (o *Offsets) MergeMax(positions []Position) (raised int, err error) {
 	var ticket uint64
 	for _, in := range positions {
@@ -362,8 +364,11 @@ func merge(p *position, in Position) (record, bool) {
 			rec.op = opReset
 		}
 		return rec, true
-	case in.Epoch < epoch && (p.reset.pending || in.Offset <= p.reset.prior):
+	case in.Epoch < epoch && (!in.Plain || p.reset.pending || in.Offset <= p.reset.prior):
 		return record{}, false
+	case in.Epoch == epoch && in.Offset <= p.offset && !in.Pending && p.reset != nil && p.reset.pending:
+		rec.op = opSettle
+		return rec, true
 	}
 	return rec, in.Offset > p.offset
 }

@@ -464,9 +464,7 @@ func tableOf(each func(func(Position) bool)) *protocol.ConsumerOffsetTable {
 		}
 		return true
 	})
-	if len(resets) > 0 {
-		out.Ratchet = &protocol.OffsetTableOwn{Resets: resets}
-	}
+	out.Ratchet = &protocol.OffsetTableOwn{Resets: resets} // without any, too: who reads it then knows that there are none
 	return out
 }
 
@@ -491,7 +489,7 @@ func Positions(table *protocol.ConsumerOffsetTable) []Position {
 		for queue, off := range table.OffsetTable[key] {
 			r := resets[place{key, queue}]
 			out = append(out, Position{
-				Group: group, Topic: topic, Queue: queue, Offset: offset.Queue(off), Epoch: r.Epoch, Pending: r.Pending,
+				Group: group, Topic: topic, Queue: queue, Offset: offset.Queue(off), Epoch: r.Epoch, Pending: r.Pending, Plain: table.Ratchet == nil,
 			})
 		}
 	}

@@ -231,7 +231,10 @@ func TestAResetEndsSomeTimeAfterAClientWasToldThatDoesNotFollow(t *testing.T) {
 	c.advance(time.Hour)
 	_, ok := o.PulledReset("g", "t", 0, 1000)
 	require.True(t, ok, "the time runs from when it was told, not from the reset")
-	c.advance(toldFor + time.Second)
+	c.advance(toldFor - time.Second)
+	_, ok = o.PulledReset("g", "t", 0, 1000)
+	require.True(t, ok)
+	c.advance(2 * time.Second)
 	_, ok = o.PulledReset("g", "t", 0, 1000)
 	require.False(t, ok)
 	require.True(t, commit(t, o, "g", "t", 0, 1001).Stored)
@@ -239,11 +242,31 @@ func TestAResetEndsSomeTimeAfterAClientWasToldThatDoesNotFollow(t *testing.T) {
 	require.NoError(t, o.Reset("g", "t", 0, 100))
 	_, ok = o.PulledReset("g", "t", 0, 1001)
 	require.True(t, ok)
-	c.advance(toldFor + time.Second)
+	c.advance(toldFor)
+	_, ok = o.PulledReset("g", "t", 0, 1001)
+	require.True(t, ok)
+	c.advance(time.Second)
 	require.True(t, commit(t, o, "g", "t", 0, 1002).Stored)
 	require.Zero(t, o.Stats().PendingResets)
 	require.ErrorIs(t, o.Reset("g", "t", 0, -1), ErrNegativeOffset)
 	require.ErrorIs(t, o.Reset("g", "a@b", 0, 1), ErrOffsetName)
+}
+
+// TestAResetIsToldAgainToAGroupThatWasSilent: the answer by which it was told may be lost, with the client's connection.
+func TestAResetIsToldAgainToAGroupThatWasSilent(t *testing.T) {
+	c := newClock()
+	o := openOffsets(t, vfstest.New(), c.Now)
+	commit(t, o, "g", "t", 0, 1000)
+	require.NoError(t, o.Reset("g", "t", 0, 100))
+	for range 2 {
+		_, ok := o.PulledReset("g", "t", 0, 1000)
+		require.True(t, ok)
+		c.advance(toldFor + time.Second)
+		require.True(t, commit(t, o, "g", "t", 0, 1000).Ignored)
+	}
+	to, ok := o.PulledReset("g", "t", 0, 1000)
+	require.True(t, ok)
+	require.EqualValues(t, 100, to)
 }
 
 // Promise P4: progress only rises between replicas, but an operator's reset wins.
@@ -262,8 +285,10 @@ func TestMergeTakesTheMaximumUnlessAResetStandsBetween(t *testing.T) {
 		{"negative", func(o *Offsets) { commit(t, o, "g", "t", 0, 9) }, Position{Offset: -1}, 9, 0, false},
 		{"a peer from before my reset", resetTo100, Position{Offset: 990}, 100, 0, true},
 		{"a peer above my reset's prior, not seen yet by the group", resetTo100, Position{Offset: 2000}, 100, 0, true},
-		{"a Java peer after my reset, below its prior", settledAt100, Position{Offset: 150}, 100, 0, false},
-		{"a Java peer after my reset, above its prior", settledAt100, Position{Offset: 1100}, 1100, 1, false},
+		{"a Java peer after my reset, below its prior", settledAt100, Position{Offset: 150, Plain: true}, 100, 0, false},
+		{"a Java peer after my reset, above its prior", settledAt100, Position{Offset: 1100, Plain: true}, 1100, 1, false},
+		{"a peer that knows resets, but not mine, above its prior", settledAt100, Position{Offset: 1100}, 100, 0, false},
+		{"a peer where the group has followed", resetTo100, Position{Offset: 100, Epoch: 1_700_000_000_000}, 100, 1, false},
 		{"a peer from before the first of two resets", func(o *Offsets) {
 			resetTo100(o)
 			_ = o.Reset("g", "t", 0, 50)

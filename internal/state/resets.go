@@ -7,7 +7,8 @@ import (
 	"github.com/ratchetmq/ratchet/internal/offset"
 )
 
-// toldFor is how long after a pull was told of a reset the group's other words still count as from before it. Clients of
+// toldFor is how long after a pull was told of a reset the group's other words still count as from before it, if it goes on
+// pulling. Clients of
 // 4.9 wait 10 s after they were told before they commit the new position, and report the old one meanwhile; the answer
 // to the pull may also be lost.
 const toldFor = 30 * time.Second
@@ -42,8 +43,8 @@ func (o *Offsets) Reset(group, topic string, queue int32, to offset.Queue) error
 }
 
 // PulledReset tells what a pull at from by the group must be answered: with ok, that its offset moved to the one
-// returned. A pull at the reset's own offset shows that the group has followed, and ends the reset; so does time, some
-// while after a pull was told. Without pending resets it costs one atomic load.
+// returned. A pull at the reset's own offset shows that the group has followed, and ends the reset; so does time, when
+// pulls are told and told and do not follow. Without pending resets it costs one atomic load.
 func (o *Offsets) PulledReset(group, topic string, queue int32, from offset.Queue) (to offset.Queue, ok bool) {
 	if o.pending.Load() == 0 {
 		return 0, false
@@ -59,9 +60,11 @@ func (o *Offsets) PulledReset(group, topic string, queue int32, from offset.Queu
 		o.settle(p, group, topic, queue)
 		return 0, false
 	}
-	if p.reset.toldAt == 0 {
-		p.reset.toldAt = o.opts.Now().UnixMilli()
+	now := o.opts.Now().UnixMilli()
+	if p.reset.toldAt == 0 || o.silent(p.reset) {
+		p.reset.toldAt = now
 	}
+	p.reset.toldNow = now
 	return p.offset, true
 }
 
@@ -75,8 +78,14 @@ func (o *Offsets) follows(p *position, c *Commit) bool {
 	return true
 }
 
+// expired says that the group has been told again and again, and does not follow.
 func (o *Offsets) expired(r *reset) bool {
-	return r.toldAt != 0 && o.opts.Now().UnixMilli()-r.toldAt > toldFor.Milliseconds()
+	return r.toldAt != 0 && o.opts.Now().UnixMilli()-r.toldAt > toldFor.Milliseconds() && !o.silent(r)
+}
+
+// silent says that nobody has pulled since a pull was told: that answer may be lost.
+func (o *Offsets) silent(r *reset) bool {
+	return o.opts.Now().UnixMilli()-r.toldNow > toldFor.Milliseconds()
 }
 
 // settle ends a pending reset. The caller holds the shard's lock. Nobody waits for the record: lost with the process,

@@ -283,9 +283,14 @@ func (m *Mem) SyncDir(name string) error {
 	if node := m.names[path]; node == nil || !node.dir {
 		return pathError("syncdir", name, fs.ErrNotExist)
 	}
-	for p := range m.durable {
-		if filepath.Dir(p) == path && m.names[p] == nil {
+	for p, node := range m.durable {
+		if filepath.Dir(p) == path && m.names[p] != node {
 			delete(m.durable, p)
+			for below := range m.durable { // they were in the folder that is gone, not in one that has its name now
+				if strings.HasPrefix(below, p+"/") {
+					delete(m.durable, below)
+				}
+			}
 		}
 	}
 	for p, node := range m.names {
