@@ -204,6 +204,9 @@ func (h *holds) expire(now time.Time) (next time.Time, ok bool) {
 	return next, ok
 }
 
+// handful is how many woken pulls are not worth the waking of another worker.
+const handful = 8
+
 func (h *holds) drain(answer func(*pull)) {
 	for {
 		h.mu.Lock()
@@ -217,7 +220,7 @@ func (h *holds) drain(answer func(*pull)) {
 		h.ready[0] = nil
 		h.ready = h.ready[1:]
 		h.mu.Unlock()
-		if n > 1 {
+		if n > handful {
 			token(h.signal) // let another worker help
 		}
 		answer(w.pull)

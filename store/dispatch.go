@@ -27,7 +27,8 @@ type Arrival struct {
 func (s *Store) OnArrival(fn func(Arrival)) { s.dispatcher.hooks = append(s.dispatcher.hooks, fn) }
 
 // RestWhile lets dispatch rest for a moment behind each step while nobody says that nobody waits for a message: what comes
-// in the meantime is dispatched together, at a fraction of the price. Call it before Run.
+// in the meantime is dispatched together, at a fraction of the price. When messages come thick it rests whoever waits. Call it
+// before Run.
 func (s *Store) RestWhile(nobody func() bool) { s.dispatcher.idle = nobody }
 
 // dispatcher brings queues and index level with the log. Nobody else writes these after Open.
@@ -58,8 +59,41 @@ func (d *dispatcher) init(s *Store) {
 // dispatchPause is how long dispatch waits after an error before it tries again.
 const dispatchPause = 500 * time.Millisecond
 
-// dispatchRest is how long dispatch rests when nobody waits, and so how late it may be for who comes then.
+// dispatchRest is how long dispatch rests behind a step, and so how late it may be: while nobody waits, for who comes then,
+// and when messages come thick.
 const dispatchRest = time.Millisecond
+
+// Messages come thick when they are apart by less than thick, and by more than throng. Who waits is told of some together
+// then, as a network card interrupts for some packets together: an answer and the next pull cost far more than a message in
+// it. In a throng many come together anyway, and a rest would only make who waits lag behind.
+const (
+	thick  = 200 * time.Microsecond
+	throng = 20 * time.Microsecond
+)
+
+// pace is how fast messages come.
+type pace struct {
+	apart    time.Duration // about
+	messages int64         // that had come at the last look
+	at       time.Time     // of that
+}
+
+// look takes in what has come since the last one. Messages are believed to come thick after a score of them, and no more as
+// soon as a rest has gathered few: where each is sent because one was received, resting is what keeps them apart.
+func (p *pace) look(messages int64, now time.Time) {
+	n := messages - p.messages
+	if n == 0 {
+		return
+	}
+	if apart := min(now.Sub(p.at), dispatchRest) / time.Duration(n); apart < thick {
+		p.apart += (apart - p.apart) / 8
+	} else {
+		p.apart = dispatchRest
+	}
+	p.messages, p.at = messages, now
+}
+
+func (p *pace) thick() bool { return throng < p.apart && p.apart < thick }
 
 // run is the dispatcher's loop. Without appends it sleeps.
 func (d *dispatcher) run(ctx context.Context) error {
@@ -69,6 +103,7 @@ func (d *dispatcher) run(ctx context.Context) error {
 	rest := time.NewTimer(dispatchRest)
 	defer rest.Stop()
 	failing := false
+	pace := pace{apart: dispatchRest}
 	d.wake.ring()
 	for {
 		select {
@@ -94,7 +129,8 @@ func (d *dispatcher) run(ctx context.Context) error {
 			d.store.logger.Info("dispatch goes on", "phy", d.done.load())
 		}
 		failing = err != nil
-		if !failing && d.idle != nil && d.idle() {
+		pace.look(d.store.log.messages.Load(), time.Now())
+		if !failing && d.idle != nil && (pace.thick() || d.idle()) {
 			rest.Reset(dispatchRest)
 			select {
 			case <-ctx.Done():
