@@ -174,7 +174,7 @@ func (b *Broker) openStore(c Config, host netip.AddrPort, levels delay.Levels) (
 		Retention: b.retention, CleanInterval: s.CleanEvery, OnExpire: b.expired,
 		MaxUnflushedBytes: s.MaxUnflushedBytes, MaxUnflushedMessages: s.MaxUnflushedMessages,
 		Confirmed: b.replication.replicas.Confirmed, MaxMessageSize: s.MaxMessageSize, StoreHost: host,
-		TagsCode: levels.TagsCode, Logger: b.log,
+		TagsCode: levels.TagsCode, SameBoot: b.replication.memory.SameBoot(trustedBoot(s)), Logger: b.log,
 	}
 	if s.Flush == config.SyncFlush {
 		options.Flush = store.SyncFlush

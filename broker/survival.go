@@ -109,13 +109,17 @@ func abortTime(fsys vfs.FS, root string) time.Time {
 func (b *Broker) suspects(s *config.Broker, unclean time.Time) (bool, error) {
 	clean := b.store.WasClean()
 	synced := s.Flush == config.SyncFlush
-	boot := bootID()
-	if !s.TrustPageCache {
-		boot = ""
-	}
-	return b.replication.memory.Awake(boot, clean, synced, func() bool {
+	return b.replication.memory.Awake(trustedBoot(s), clean, synced, func() bool {
 		return !s.TrustPageCache || !unclean.After(bootTime())
 	})
+}
+
+// trustedBoot is the boot whose page cache is trusted; empty when none is.
+func trustedBoot(s *config.Broker) string {
+	if !s.TrustPageCache {
+		return ""
+	}
+	return bootID()
 }
 
 // bootID names the kernel's present life; empty where it has no name.

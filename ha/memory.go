@@ -108,6 +108,9 @@ func (m *Memory) get() record {
 	return m.now
 }
 
+// SameBoot says whether a broker has been awake in that boot of the kernel, and none in another since.
+func (m *Memory) SameBoot(boot string) bool { return boot != "" && m.get().Boot == boot }
+
 // Awake is called once after a start. lost says that a power cut may have taken what was not flushed, as far as it can be
 // seen without this memory; it is asked only when the boot can't be compared.
 func (m *Memory) Awake(boot string, clean, synced bool, lost func() bool) (suspect bool, err error) {

@@ -50,6 +50,18 @@ func TestAwake(t *testing.T) {
 	}
 }
 
+func TestSameBoot(t *testing.T) {
+	fsys := vfstest.New()
+	require.False(t, openMemory(t, fsys).SameBoot("a"), "nobody was awake yet")
+	_, err := openMemory(t, fsys).Awake("a", true, false, func() bool { return false })
+	require.NoError(t, err)
+	require.True(t, openMemory(t, fsys).SameBoot("a"))
+	require.False(t, openMemory(t, fsys).SameBoot("b"))
+	_, err = openMemory(t, fsys).Awake("", true, false, func() bool { return false })
+	require.NoError(t, err)
+	require.False(t, openMemory(t, fsys).SameBoot(""), "a boot that is not known, or not trusted")
+}
+
 // TestSuspicionLastsUntilTheMasterIsOpen: a second crash in the same boot, before what a power cut took was made good.
 func TestSuspicionLastsUntilTheMasterIsOpen(t *testing.T) {
 	fsys := vfstest.New()

@@ -14,10 +14,12 @@ import (
 type history struct {
 	lastTime int64
 	queues   map[queueKey]*seen
+	near     [nearPlaces]*seen // of these, those that were looked up last
 }
 
 // seen is what of a queue was seen last.
 type seen struct {
+	queueKey
 	next    offset.Queue // the number after the last one
 	refused offset.Queue // the number after one that was not believed
 }
@@ -25,7 +27,14 @@ type seen struct {
 func newHistory() *history { return &history{queues: map[queueKey]*seen{}} }
 
 // of is what was seen of a record's queue, nil when nothing was.
-func (h *history) of(r *message.Record) *seen { return h.queues[queueKey{string(r.Topic), r.QueueID}] }
+func (h *history) of(r *message.Record) *seen {
+	near := &h.near[nearPlace(r.Topic, r.QueueID)]
+	if s := *near; s != nil && s.id == r.QueueID && s.topic == string(r.Topic) {
+		return s
+	}
+	*near = h.queues[queueKey{string(r.Topic), r.QueueID}]
+	return *near
+}
 
 // continues says whether a record may stand where the last one ended. A clock that was set back, or a topic that was
 // deleted and made anew, is no reason against it; both at once are. A left-over record that passes was sent by
@@ -49,8 +58,8 @@ func (h *history) add(r *message.Record) {
 	}
 	queue := h.of(r)
 	if queue == nil {
-		queue = new(seen)
-		h.queues[queueKey{string(r.Topic), r.QueueID}] = queue
+		queue = &seen{queueKey: queueKey{string(r.Topic), r.QueueID}}
+		h.queues[queue.queueKey] = queue
 	}
 	queue.next, queue.refused = r.QueueOffset+1, 0
 }

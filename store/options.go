@@ -57,6 +57,10 @@ type Options struct {
 	CleanInterval time.Duration    // between looks [10 s]
 	OnExpire      func(Expired)    // told of each queue whose oldest messages go, just before they do; it must not block
 
+	// SameBoot says that whoever had the store before ran under the kernel that still runs, and had come through its Open: if it
+	// was killed, the kernel has all that it wrote. [false]
+	SameBoot bool
+
 	OpenWorkers int // goroutines that check and load what is there while the store opens [GOMAXPROCS]
 
 	MaxMessageSize int            // bytes of a body [4 MiB]

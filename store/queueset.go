@@ -1,6 +1,7 @@
 package store
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -8,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"unsafe"
 )
 
 type queueKey struct {
@@ -17,21 +20,44 @@ type queueKey struct {
 
 // queueSet is all consume queues by name.
 type queueSet struct {
-	mu sync.RWMutex
-	m  map[queueKey]*queue // guarded by mu
+	mu   sync.RWMutex
+	m    map[queueKey]*queue               // guarded by mu
+	near [nearPlaces]atomic.Pointer[queue] // of m, those that were looked up last; written under mu
+}
+
+// nearPlaces is how many queues can be found without their hash: most messages go to few queues, again and again.
+const nearPlaces = 1 << 10
+
+// nearPlace is the place of a queue among those. Names that differ do so at the end, mostly.
+func nearPlace(topic []byte, id int32) uint32 {
+	h := uint64(len(topic))
+	if len(topic) >= 8 {
+		h += binary.NativeEndian.Uint64(topic[len(topic)-8:])
+	} else {
+		for _, c := range topic {
+			h = h<<8 + uint64(c)
+		}
+	}
+	return uint32((h*31+uint64(uint32(id)))*0x9E3779B97F4A7C15>>32) % nearPlaces
 }
 
 func (s *queueSet) get(topic string, id int32) *queue {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.m[queueKey{topic, id}]
+	return s.find(unsafe.Slice(unsafe.StringData(topic), len(topic)), id)
 }
 
 // find is get for a name in bytes, which it does not copy.
 func (s *queueSet) find(topic []byte, id int32) *queue {
+	near := &s.near[nearPlace(topic, id)]
+	if q := near.Load(); q != nil && q.id == id && q.topic == string(topic) {
+		return q
+	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.m[queueKey{string(topic), id}]
+	q := s.m[queueKey{string(topic), id}]
+	if q != nil {
+		near.Store(q)
+	}
+	return q
 }
 
 // ensure is the queue of that name, a new one if there was none.
@@ -66,6 +92,7 @@ func (s *queueSet) take(topic string) []*queue {
 		if key.topic == topic {
 			list = append(list, q)
 			delete(s.m, key)
+			s.near[nearPlace(q.name, q.id)].CompareAndSwap(q, nil)
 		}
 	}
 	return list

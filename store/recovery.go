@@ -13,7 +13,8 @@ import (
 
 // Recovery, in the order of this file:
 //
-//  1. Where to begin: a segment before which log, queues and index are known to be durable and complete.
+//  1. Where to begin: a place before which log, queues and index are known to be complete. The checkpoint tells from where
+//     on they may not be durable either; where a mere kill has taken nothing from the kernel, they are complete much further.
 //  2. From there the log is read record by record, and all entries are written into the queues again, each at the
 //     place that the record names; what stands there already is left alone. Damage is skipped if the log goes on
 //     behind it. Where it does not is the log's end.
@@ -38,8 +39,10 @@ type recovery struct {
 	s        *Store
 	clean    bool
 	start    offset.Physical
+	durable  offset.Physical // what is before it need not be synced
 	end      offset.Physical
 	history  *history
+	segment  int64  // of the log; what is in round is of none other
 	damage   []Span // skipped, in order
 	round    round  // entries not yet written
 	gathered int    // how many
@@ -98,7 +101,7 @@ func (s *Store) recover(clean bool) error {
 	return nil
 }
 
-// findStart sets start.
+// findStart sets start and durable.
 func (r *recovery) findStart() error {
 	segments := *r.s.log.segments.Load()
 	if len(segments) == 0 {
@@ -122,13 +125,32 @@ func (r *recovery) findStart() error {
 			return err
 		}
 	}
-	if index := r.s.opts.Index; index != nil && (index.End() > 0 || index.Lost()) {
-		for i > 0 && heads[i].start > index.End() {
-			i--
+	r.durable = heads[i].start
+	if !r.clean && r.s.opts.SameBoot {
+		if i, err = keptStart(heads, i, r.written); err != nil {
+			return err
 		}
 	}
-	r.start = heads[i].start
-	return nil
+	r.start, err = r.startForIndex(heads[:i+1])
+	return err
+}
+
+// startForIndex is the beginning of the last of the segments, or what the index has last if that is before it. If that is no
+// record, it is the beginning of its segment.
+func (r *recovery) startForIndex(heads []head) (offset.Physical, error) {
+	i := len(heads) - 1
+	index := r.s.opts.Index
+	if index == nil || index.End() == 0 && !index.Lost() || heads[i].start <= index.End() {
+		return heads[i].start, nil
+	}
+	c := cursor{log: r.s.log}
+	if f, err := c.lookSmall(index.End(), heads[i].start); err != nil || f.kind == isRecord {
+		return index.End(), err
+	}
+	for i > 0 && heads[i].start > index.End() {
+		i--
+	}
+	return heads[i].start, nil
 }
 
 // head is the beginning of a segment.
@@ -176,19 +198,47 @@ func uncleanStart(heads []head, safe int64, known func(*message.Record) (bool, e
 	return 0, nil
 }
 
+// keptStart: the kernel has all that was written before a kill, and no entry of a segment is written before all of the segments
+// in front of it. So the last segment will do whose first record has its entry; where it has none, as in a deleted topic,
+// that says nothing. durable will do in any case.
+func keptStart(heads []head, durable int, written func(*message.Record) (bool, error)) (int, error) {
+	for i := len(heads) - 1; i > durable; i-- {
+		if !heads[i].present {
+			continue
+		}
+		if ok, err := written(&heads[i].record); ok || err != nil {
+			return i, err
+		}
+	}
+	return durable, nil
+}
+
 // known says whether the record's queues have their entries. So a consumequeue folder that was removed is rebuilt.
-func (r *recovery) known(rec *message.Record) (ok bool, err error) {
-	ok = true
+func (r *recovery) known(rec *message.Record) (bool, error) {
+	_, missing, err := r.entriesOf(rec)
+	return missing == 0, err
+}
+
+// written says whether the record has an entry, and its queues have all of them.
+func (r *recovery) written(rec *message.Record) (bool, error) {
+	found, missing, err := r.entriesOf(rec)
+	return found > 0 && missing == 0, err
+}
+
+// entriesOf counts the record's entries that its queues have, and those which they should have.
+func (r *recovery) entriesOf(rec *message.Record) (found, missing int, err error) {
 	r.s.dispatcher.deleted.eachTarget(rec, func(t target) {
+		missing++
 		q := r.s.queues.find(t.topic, t.id)
 		if q == nil {
-			ok = false
 			return
 		}
 		e, e2 := r.s.files.entry(q, t.index)
-		ok, err = ok && e.phy == rec.PhysicalOffset && e.size == rec.Size, errors.Join(err, e2)
+		if err = errors.Join(err, e2); e2 == nil && e.phy == rec.PhysicalOffset && e.size == rec.Size {
+			found, missing = found+1, missing-1
+		}
 	})
-	return ok, err
+	return found, missing, err
 }
 
 // covered is the position up to which the queues of a clean stop go: the end of the last message that any has.
@@ -262,20 +312,33 @@ func (r *recovery) startWithoutLog() error {
 	}
 	size := offset.Physical(r.s.log.size)
 	r.start = (covered + size - 1) / size * size
+	r.durable = r.start
 	if covered > 0 {
 		r.s.logger.Error("commit log is missing, but queues are there", "phy", r.start)
 	}
 	return nil
 }
 
-// baseQueues counts the entries of the queues before start: those are durable and without holes, whatever is behind
-// them.
+// baseQueues counts the entries of the queues before start: those are without holes, whatever is behind them, and those before
+// durable are on the disk.
 func (r *recovery) baseQueues() error {
 	return r.eachQueue("queue entries", func(q *queue) error {
-		n, err := r.countEntries(q, func(e entry) bool { return e.present() && (e.blank() || e.phy < r.start) })
+		n, err := r.countBefore(q, r.start)
 		q.high.Store(n)
+		if err != nil || r.durable >= r.start {
+			return err
+		}
+		from, err := r.countBefore(q, r.durable)
+		if from < n {
+			r.s.files.suspect(q, from, n)
+		}
 		return err
 	})
+}
+
+// countBefore is the number of the first entry that is not about the log before a position.
+func (r *recovery) countBefore(q *queue, pos offset.Physical) (int64, error) {
+	return r.countEntries(q, func(e entry) bool { return e.present() && (e.blank() || e.phy < pos) })
 }
 
 // scan reads the log from start on, feeds queues and index, and sets end.
@@ -336,6 +399,12 @@ func (r *recovery) next(f *finding) (bool, error) {
 		if r.passed += f.size; r.passed >= chunk {
 			r.progress.add(r.passed)
 			r.passed = 0
+		}
+		if segment := int64(f.record.PhysicalOffset) / r.s.log.size; segment != r.segment {
+			if err := r.write(); err != nil {
+				return false, err
+			}
+			r.segment = segment
 		}
 		r.take(&f.record)
 		if r.gathered >= gatherMost {
@@ -464,5 +533,5 @@ func (r *recovery) settleLog() error {
 	if r.clean {
 		return nil
 	}
-	return r.s.log.sync(r.start, r.end)
+	return r.s.log.sync(min(r.durable, r.start), r.end)
 }

@@ -80,6 +80,11 @@ func TestWhereRecoveryBegins(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, got, "unclean, safe %d", safe)
 	}
+	for written, want := range map[offset.Physical]int{0: 1, 100: 1, 200: 2, 300: 2} {
+		got, err := keptStart(heads, 1, func(r *message.Record) (bool, error) { return r.PhysicalOffset <= written, nil })
+		require.NoError(t, err)
+		require.Equal(t, want, got, "killed in the same boot, entries up to %d", written)
+	}
 	got, err := uncleanStart(heads, 99, func(r *message.Record) (bool, error) { return r.PhysicalOffset < 200, nil })
 	require.NoError(t, err)
 	require.Equal(t, 1, got, "a head that its queue does not know")

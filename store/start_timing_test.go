@@ -57,14 +57,14 @@ func keyed(n int, topic string, queue int32) Message {
 
 // opens is Open again and again, each time after the prepared damage. Besides the time by the clock it reports that of
 // the processors, which does not depend on what else the machine does.
-func opens(b *testing.B, root string, want Bounds, prepare func()) {
+func opens(b *testing.B, o Options, want Bounds, prepare func()) {
 	var busy time.Duration
 	for b.Loop() {
 		b.StopTimer()
 		prepare()
 		before := processorTime(b)
 		b.StartTimer()
-		s, err := Open(startOptions(root))
+		s, err := Open(o)
 		b.StopTimer()
 		busy += processorTime(b) - before
 		if err != nil {
@@ -89,7 +89,8 @@ func processorTime(b *testing.B) time.Duration {
 // BenchmarkStartAfterKill is 4 GiB of log of which 8 queues have the entries.
 func BenchmarkStartAfterKill(b *testing.B) {
 	root := b.TempDir()
-	s, err := Open(startOptions(root))
+	o := startOptions(root)
+	s, err := Open(o)
 	require.NoError(b, err)
 	n := 0
 	for ; s.Written() < 4<<30; n++ {
@@ -111,10 +112,15 @@ func BenchmarkStartAfterKill(b *testing.B) {
 			}
 		}
 	}
-	b.Run("checkpoint", func(b *testing.B) { opens(b, root, want, remove()) })
-	b.Run("no checkpoint", func(b *testing.B) { opens(b, root, want, remove(checkpointFile)) })
+	b.Run("checkpoint", func(b *testing.B) { opens(b, o, want, remove()) })
+	b.Run("no checkpoint", func(b *testing.B) { opens(b, o, want, remove(checkpointFile)) })
+	b.Run("no checkpoint, same boot", func(b *testing.B) {
+		o := o
+		o.SameBoot = true
+		opens(b, o, want, remove(checkpointFile))
+	})
 	b.Run("nothing but the log", func(b *testing.B) {
-		opens(b, root, want, remove(checkpointFile, queueFolder, "index"))
+		opens(b, o, want, remove(checkpointFile, queueFolder, "index"))
 	})
 }
 
@@ -130,7 +136,8 @@ func eachOfMany(n int, fn func(n int, topic string, queue int32)) {
 // BenchmarkStartWithManyQueues is 20,000 queues of 10 messages each.
 func BenchmarkStartWithManyQueues(b *testing.B) {
 	root := b.TempDir()
-	s, err := Open(startOptions(root))
+	o := startOptions(root)
+	s, err := Open(o)
 	require.NoError(b, err)
 	eachOfMany(10, func(n int, topic string, queue int32) {
 		_, err := s.Append(keyed(n, topic, queue))
@@ -141,14 +148,14 @@ func BenchmarkStartWithManyQueues(b *testing.B) {
 	abandon(b, s)
 	abort := filepath.Join(root, abortFile)
 	b.Run("clean", func(b *testing.B) {
-		opens(b, root, Bounds{0, 10}, func() { require.NoError(b, os.RemoveAll(abort)) })
+		opens(b, o, Bounds{0, 10}, func() { require.NoError(b, os.RemoveAll(abort)) })
 	})
-	b.Run("killed", func(b *testing.B) { opens(b, root, Bounds{0, 10}, func() {}) })
+	b.Run("killed", func(b *testing.B) { opens(b, o, Bounds{0, 10}, func() {}) })
 	b.Run("no checkpoint", func(b *testing.B) {
-		opens(b, root, Bounds{0, 10}, func() { require.NoError(b, os.RemoveAll(filepath.Join(root, checkpointFile))) })
+		opens(b, o, Bounds{0, 10}, func() { require.NoError(b, os.RemoveAll(filepath.Join(root, checkpointFile))) })
 	})
 	b.Run("no queues", func(b *testing.B) {
-		opens(b, root, Bounds{0, 10}, func() { require.NoError(b, os.RemoveAll(filepath.Join(root, queueFolder))) })
+		opens(b, o, Bounds{0, 10}, func() { require.NoError(b, os.RemoveAll(filepath.Join(root, queueFolder))) })
 	})
 }
 

@@ -211,7 +211,9 @@ func killedWithTails(t *testing.T, seed uint64) (lost int) {
 		}
 		lost += waiting(s)
 		disk = kill(disk)
-		s = mustOpen(t, options(disk))
+		o := options(disk)
+		o.SameBoot = seed%3 == 0
+		s = mustOpen(t, o)
 		require.Zero(t, waiting(s))
 		for key, list := range want {
 			got := readQueue(t, s, key.topic, key.id)

@@ -34,11 +34,14 @@ func (r *recovery) misplaced(rec *message.Record) (bool, error) {
 	if !inQueue(rec.SysFlag) || rec.SysFlag&message.FlagInnerBatch != 0 {
 		return false, nil
 	}
+	seen := r.history.of(rec)
+	if seen != nil && rec.QueueOffset == seen.next {
+		return false, nil
+	}
 	q := r.s.queues.find(rec.Topic, rec.QueueID)
 	if q == nil {
 		return false, nil
 	}
-	seen := r.history.of(rec)
 	next := offset.Queue(q.high.Load())
 	if seen != nil {
 		next = seen.next
