@@ -34,7 +34,7 @@ func coldReads(ctx context.Context, r *run, name string) ([]fact, error) {
 	if err := r.ready(t, backlog, startQueues); err != nil {
 		return nil, err
 	}
-	if _, err := fillLog(t, backlog, r.scale.backlog); err != nil {
+	if _, err := fillLog(t, backlog, r.scale.backlog, kib); err != nil {
 		return nil, err
 	}
 	readers := []struct {

@@ -171,8 +171,10 @@ func growConnections(ctx context.Context, r *run, name string) ([]fact, error) {
 	return r.series(points, "cost of a message from "+grouped(most.sweep.conns)+" connections by that from one")
 }
 
-// growLog compares a broker whose log grows with one that is new, in turns: what else the machine does meets both.
+// growLog compares a broker whose log grows with one that is new, in turns: what else the machine does meets both. Then it is
+// killed, and starts on that log. What fills the log in between are large messages, or it would take long.
 func growLog(ctx context.Context, r *run, name string) ([]fact, error) {
+	const filling = 16 * kib
 	old, err := r.stand.start(ctx, name)
 	if err != nil {
 		return nil, err
@@ -184,46 +186,63 @@ func growLog(ctx context.Context, r *run, name string) ([]fact, error) {
 	}
 	w := sending("grown", "", sendLoad{codec: protocol.JSON, conns: 4, window: 32, size: kib}, goal{})
 	var all []fact
-	written := int64(0)
+	written, filled := int64(0), int64(0)
 	for _, size := range r.scale.grown {
 		if more := size - written; more > 0 {
-			n, err := fillLog(old, topic, more)
+			n, err := fillLog(old, topic, more, filling)
 			if err != nil {
-				return nil, err
+				return all, err
 			}
-			written += n * recordSize(topic)
+			filled += n
+			written += n * recordSize(topic, filling)
 		}
-		cost, ratio, sent, err := r.besideNew(ctx, name, old, &w)
+		now, err := r.besideNew(ctx, name, old, &w)
 		if err != nil {
-			return nil, err
+			return all, err
 		}
-		written += sent * recordSize(topic)
+		written += now.sent * recordSize(topic, kib)
 		what := fmt.Sprintf("behind %d MiB of log: ", size>>20)
-		all = append(all, atMost(what+"CPU per million", cost, "s", 0), atMost(what+"by that of a new broker in the same seconds", ratio, "×", flat))
+		all = append(
+			all,
+			atMost(what+"CPU per million", now.cost, "s", 0),
+			atMost(what+"by that of a new broker in the same seconds", now.ratio, "×", flat),
+			atMost(what+"memory", float64(now.rss)/(1<<20), "MiB", 0),
+		)
 	}
-	return all, nil
+	found, err := r.afterKillOf(ctx, old, fmt.Sprintf("%d MiB of log", written>>20), startGoals{}, topic, filled)
+	return append(all, found...), err
 }
 
-// besideNew is what a load costs a broker, that by what it costs one without a log, and how many messages were sent.
-func (r *run) besideNew(ctx context.Context, name string, old *target, w *workload) (cost, ratio float64, sent int64, err error) {
+// A standing is how a broker does beside a new one.
+type standing struct {
+	cost  float64 // CPU seconds per million messages
+	ratio float64 // by that of the new one
+	rss   int64   // bytes
+	sent  int64   // messages, in all
+}
+
+// besideNew loads a broker, and one without a log, in turns.
+func (r *run) besideNew(ctx context.Context, name string, old *target, w *workload) (s standing, err error) {
 	young, err := r.stand.start(ctx, name)
 	if err != nil {
-		return 0, 0, 0, err
+		return s, err
 	}
 	defer r.stand.end(young)
 	var costs, ratios []float64
 	for n := -1; n < r.scale.rounds; n++ {
 		a, err := r.once(w, old, "", r.scale.span)
 		if err != nil {
-			return 0, 0, 0, err
+			return s, err
 		}
 		b, err := r.once(w, young, "", r.scale.span)
 		if err != nil {
-			return 0, 0, 0, err
+			return s, err
 		}
-		if sent += a.Messages; n >= 0 {
+		s.sent, s.rss = s.sent+a.Messages, a.RSS
+		if n >= 0 {
 			costs, ratios = append(costs, a.perMillion()), append(ratios, a.perMillion()/b.perMillion())
 		}
 	}
-	return median(costs), median(ratios), sent, nil
+	s.cost, s.ratio = median(costs), median(ratios)
+	return s, nil
 }

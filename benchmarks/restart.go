@@ -43,7 +43,7 @@ func (r *run) killedLog(ctx context.Context, name string, size int64, first bool
 	if err := r.ready(t, topic, startQueues); err != nil {
 		return nil, err
 	}
-	n, err := fillLog(t, topic, size)
+	n, err := fillLog(t, topic, size, kib)
 	if err != nil {
 		return nil, err
 	}
@@ -52,6 +52,11 @@ func (r *run) killedLog(ctx context.Context, name string, size int64, first bool
 		goals = startGoals{ready: 5}
 	}
 	what := fmt.Sprintf("%.1f GiB of log", float64(size)/(1<<30))
+	return r.afterKillOf(ctx, t, what, goals, topic, n)
+}
+
+// afterKillOf is afterKill of a broker that has n messages of a topic.
+func (r *run) afterKillOf(ctx context.Context, t *target, what string, goals startGoals, topic string, n int64) ([]fact, error) {
 	return r.afterKill(ctx, t, what, goals, func() error {
 		got, err := stored(t.addr, topic, startQueues)
 		if err == nil && got != n {
@@ -61,10 +66,11 @@ func (r *run) killedLog(ctx context.Context, name string, size int64, first bool
 	}, func(w *wire) (answer, error) { return pullLast(w, topic, 0) })
 }
 
-// fillLog sends batches to a topic until they take so many bytes of log, and waits until the queues have them all.
-func fillLog(t *target, topic string, size int64) (int64, error) {
-	load := &sendLoad{codec: protocol.Binary, conns: startQueues, window: 8, size: kib, batch: 32}
-	load.maxMessages = max(size/recordSize(topic), startQueues*32)
+// fillLog sends batches of messages with bodies of so many bytes to a topic, until they take so many bytes of log, and waits until
+// the queues have them all.
+func fillLog(t *target, topic string, size int64, body int) (int64, error) {
+	load := &sendLoad{codec: protocol.Binary, conns: startQueues, window: 8, size: body, batch: 32}
+	load.maxMessages = max(size/recordSize(topic, body), startQueues*32)
 	o, ledgers, err := load.run(t.addr, topic, time.Hour)
 	if err != nil {
 		return 0, err
@@ -77,9 +83,9 @@ func fillLog(t *target, topic string, size int64) (int64, error) {
 	return o.messages, dispatched(t.addr, topic, startQueues, o.messages)
 }
 
-// recordSize is how many bytes of log a message of 1 KiB takes.
-func recordSize(topic string) int64 {
-	r := message.Record{Topic: []byte(topic), Body: make([]byte, kib), Properties: stampedProperties()}
+// recordSize is how many bytes of log a message takes.
+func recordSize(topic string, body int) int64 {
+	r := message.Record{Topic: []byte(topic), Body: make([]byte, body), Properties: stampedProperties()}
 	return int64(r.EncodedSize())
 }
 

@@ -191,7 +191,7 @@ func (s *stand) brokerConf(path, dir string, port int) error {
 		"autoCreateTopicEnable", true, "autoCreateSubscriptionGroup", true,
 		"storePathRootDir", store, "storePathCommitLog", filepath.Join(store, "commitlog"),
 		"waitTimeMillsInSendQueue", 20_000, "osPageCacheBusyTimeOutMills", 20_000, "waitTimeMillsInPullQueue", 20_000,
-		"diskMaxUsedSpaceRatio", 95, "maxMessageSize", 4<<20,
+		"diskMaxUsedSpaceRatio", 95, "diskSpaceCleanForciblyRatio", 99, "diskSpaceWarningLevelRatio", 99, "maxMessageSize", 4<<20,
 	)
 }
 

@@ -79,9 +79,10 @@ func fullScale(grow int64, rounds int) scale {
 		queues: []int{1, 10, 100, 1_000, 10_000}, conns: []int{1, 10, 100, 1_000}, producers: []int{1, 4, 16, 64, 256, 1024},
 		grown: []int64{1 << 20}, rounds: rounds, span: time.Second, calm: 10 * time.Second, starts: 9, topics: 5_000, clients: 10_000,
 	}
-	for size := int64(1) << 30; size <= grow; size *= 2 {
+	for size := int64(1) << 30; size < grow; size *= 2 {
 		sc.grown = append(sc.grown, size)
 	}
+	sc.grown = append(sc.grown, grow)
 	return sc
 }
 
