@@ -85,7 +85,11 @@ func (p *puller) check(ctx context.Context, addr string, low, at offset.Physical
 		return err
 	}
 	compare := p.store.Compare(from)
-	return p.read(ctx, addr, from, at, compare, func(_ offset.Physical, b []byte) error { return agree(compare, b) })
+	err = p.read(ctx, addr, from, at, compare, func(_ offset.Physical, b []byte) error { return agree(compare, b) })
+	if err == nil && compare.Undecided() {
+		err = &Fork{from}
+	}
+	return err
 }
 
 // refill gives the bytes that the broker at addr has in [at, to) to fill, after it has compared what stands before.

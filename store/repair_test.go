@@ -72,6 +72,32 @@ func TestALostFileIsRepaired(t *testing.T) {
 	requireSameLogs(t, whole, mustOpen(t, small(fsys.CrashClone(vfstest.KeepNothing, 1))))
 }
 
+// TestDamageThatNobodyKnowsOf is no other history, wherever it is; what stands behind it may be one.
+func TestDamageThatNobodyKnowsOf(t *testing.T) {
+	whole := mustOpen(t, small(vfstest.New()))
+	fillLog(t, whole, 40)
+	for at := int64(200); at < 2500; at += 100 {
+		for _, size := range []int{512, 1500} { // a smaller one may be where no checksum is
+			damaged := vfstest.New()
+			for start := int64(0); start < int64(whole.Written()); start += 4096 {
+				b := make([]byte, 4096)
+				_, err := whole.ReadLog(offset.Physical(start), b)
+				require.NoError(t, err)
+				damaged.WriteFile(logFile(start), b)
+			}
+			b, err := damaged.ReadFile(logFile(4096))
+			require.NoError(t, err)
+			for i := range size {
+				b[int(at)+i] ^= 0x55
+			}
+			damaged.WriteFile(logFile(4096), b)
+			other := mustOpen(t, small(damaged))
+			require.EqualValues(t, -1, differs(t, whole, other, nil), "%d bytes at %d", size, at)
+			require.NoError(t, other.Close())
+		}
+	}
+}
+
 // TestADamagedPartIsNotRepairedFromAnotherLog, whose records end elsewhere: nothing is changed.
 func TestADamagedPartIsNotRepairedFromAnotherLog(t *testing.T) {
 	_, copied, _ := damagedCopy(t, 700, 512)

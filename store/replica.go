@@ -429,7 +429,8 @@ func (t *Stream) passDamage(start offset.Physical, seg Span) (more bool, err err
 }
 
 // Comparison says how far another broker's bytes agree with this log. What stands in the unused rest of a segment, or where
-// one of the logs is damaged or has a gap, counts as equal whatever it is. Where a gap was filled in, the other broker may have
+// one of the logs is known to be damaged or has a gap, counts as equal whatever it is. So does what is no record in the other log
+// though it begins where one must: another history would have one there. Where a gap was filled in, the other broker may have
 // copied it before that: the rest of a segment may be unused there.
 type Comparison struct {
 	cursor cursor
@@ -440,14 +441,13 @@ type Comparison struct {
 	unused offset.Physical // up to where the rest of a segment is not used, behind the head that says so
 	pass   []Span          // parts that do not matter either
 	filled []Span          // parts of this log that were gaps
-
-	heading bool   // pos is in the head of a record that was filled in
-	head    []byte // what has come of it
+	sure   bool            // the other log, too, had a record that ends here, or behind it only what is none
+	theirs []byte          // what the other log has from the region's beginning on, as soon as it differs
 }
 
 // Compare begins at pos, where a record must begin.
 func (s *Store) Compare(pos offset.Physical) *Comparison {
-	c := &Comparison{cursor: cursor{log: s.log}, store: s, pos: pos, region: Span{pos, pos}, filled: s.gaps.get().Filled}
+	c := &Comparison{cursor: cursor{log: s.log}, store: s, pos: pos, region: Span{pos, pos}, any: true, filled: s.gaps.get().Filled}
 	c.Pass(nil, nil)
 	return c
 }
@@ -477,15 +477,8 @@ func (c *Comparison) Write(b []byte) (differs offset.Physical, err error) {
 			}
 		}
 		n := min(int64(len(b)), int64(c.region.To-c.pos))
-		if c.heading {
-			if n = min(n, int64(message.BlankSize-len(c.head))); !c.takeHead(b[:n]) {
-				return c.region.From, nil
-			}
-		} else if !c.any {
-			own := c.cursor.held(c.pos)
-			if int64(len(own)) < n || !bytes.Equal(own[:n], b[:n]) {
-				return c.region.From, nil
-			}
+		if !c.any && (c.Undecided() || !bytes.HasPrefix(c.cursor.held(c.pos), b[:n])) && c.another(b[:n]) {
+			return c.region.From, nil
 		}
 		c.pos += offset.Physical(n)
 		b = b[n:]
@@ -493,19 +486,35 @@ func (c *Comparison) Write(b []byte) (differs offset.Physical, err error) {
 	return -1, nil
 }
 
-// takeHead takes bytes of the head of what stands in the place of a record that was filled in. When it says that the segment's
-// rest is not used, that counts as equal. False: it is neither that nor the record's.
-func (c *Comparison) takeHead(b []byte) bool {
-	if c.head = append(c.head, b...); len(c.head) < message.BlankSize {
+// Undecided says that the last bytes differ, and that it takes more to know whether they are of another record or damaged.
+func (c *Comparison) Undecided() bool { return !c.any && len(c.theirs) > 0 }
+
+// another says whether the other log has another record here, or may have; these are the next bytes of it. Else the region matters
+// no more: what is no record where the last one ended is damaged, and where a gap was filled in the rest of a segment may be unused.
+func (c *Comparison) another(b []byte) bool {
+	if len(c.theirs) == 0 {
+		c.theirs = append(c.theirs, c.cursor.held(c.region.From)[:c.pos-c.region.From]...)
+	}
+	c.theirs = append(c.theirs, b...)
+	size := offset.Physical(c.store.log.size)
+	start := c.region.From - c.region.From%size
+	switch f := examine(c.theirs, c.region.From, Span{start, start + size}); f.kind {
+	case isCut:
+		return c.region.From+offset.Physical(len(c.theirs)) >= c.region.To
+	case isBlank:
+		if !contains(c.filled, c.region.From) {
+			return true
+		}
+		c.region.To = start + size
+	case isRecord:
 		return true
+	default:
+		if !c.sure {
+			return true // it may be the midst of a record
+		}
 	}
-	c.heading = false
-	segment := c.region.From - c.region.From%offset.Physical(c.store.log.size) + offset.Physical(c.store.log.size)
-	f := examine(c.head, c.region.From, Span{To: segment})
-	if f.kind == isBlank {
-		c.region.To, c.any = segment, true
-	}
-	return c.any || bytes.Equal(c.cursor.held(c.region.From)[:message.BlankSize], c.head)
+	c.any = true
+	return false
 }
 
 // nextRegion finds what stands at pos, and where it ends.
@@ -514,14 +523,15 @@ func (c *Comparison) nextRegion() error {
 	if c.pos >= limit {
 		return fmt.Errorf("%w: nothing to compare with at %d", ErrNotFound, c.pos)
 	}
-	c.region.From, c.any = c.pos, true
+	c.sure = c.sure || !c.any // the region before was the same
+	c.region.From, c.any, c.theirs = c.pos, true, c.theirs[:0]
 	if c.pos < c.unused {
 		c.region.To = c.unused
 		return nil
 	}
 	for _, p := range c.pass {
 		if p.Has(c.pos) {
-			c.region.To = p.To
+			c.region.To, c.sure = p.To, false
 			return nil
 		}
 	}
@@ -532,11 +542,11 @@ func (c *Comparison) nextRegion() error {
 	switch f.kind {
 	case isRecord:
 		c.region.To, c.any = c.pos+offset.Physical(f.size), false
-		c.heading, c.head = contains(c.filled, c.pos), c.head[:0]
 	case isBlank:
 		c.unused = c.pos + offset.Physical(f.size)
 		c.region.To, c.any = min(c.pos+message.BlankSize, c.unused), false
 	default:
+		c.sure = false
 		c.region.To, err = c.store.FirstRecord(c.pos + 1)
 	}
 	return err
