@@ -107,15 +107,22 @@ func deletedAndMadeAgain(t *testing.T, seen bool) {
 	master.sendMany("T", 0, 75)
 	level(t, master, slave)
 	require.Len(t, slave.bodies("T", 0, 0), 75)
-	master.must(protocol.DeleteTopicInBroker, &protocol.DeleteTopicRequest{Topic: "T"}, nil)
 	if seen {
+		master.must(protocol.DeleteTopicInBroker, &protocol.DeleteTopicRequest{Topic: "T"}, nil)
 		sameTopics(t, master, slave)
+	} else {
+		slave.broker.Stop()
+		require.Eventually(t, func() bool { return len(master.replica().Slaves) == 0 }, waitLimit, waitStep)
+		master.must(protocol.DeleteTopicInBroker, &protocol.DeleteTopicRequest{Topic: "T"}, nil)
 	}
 	master.createTopic("T", 1)
 	var want []string
 	for i := range 60 {
 		want = append(want, fmt.Sprint("new ", i))
-		master.send("T", 0, want[i])
+		master.call(protocol.SendMessageV2, sendHeader("T", 0), []byte(want[i]))
+	}
+	if !seen {
+		slave.broker.Start()
 	}
 	sameLog(t, master, slave)
 	sameTopics(t, master, slave)
