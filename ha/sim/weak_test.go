@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -33,11 +34,12 @@ const (
 	neverHeal                 // a gap is not filled from a slave that comes back
 	forgetResets              // offsets are merged by maximum alone
 	countUndelivered          // another broker's count of delivered messages is one too high
+	missDeletions             // slaves hear of deleted topics only when they compare tables
 )
 
 var weaknesses = [...]string{
 	"none", "open unasked", "never suspect", "no queue floor", "no log gap", "count any ack", "show unreplicated", "overflow to max",
-	"overwrite offsets", "never compare", "never heal", "forget resets", "count undelivered",
+	"overwrite offsets", "never compare", "never heal", "forget resets", "count undelivered", "miss deletions",
 }
 
 func (w weakness) String() string { return weaknesses[w] }
@@ -61,7 +63,47 @@ func (p *process) dial(ctx context.Context, addr string) (net.Conn, error) {
 	if weak == neverCompare && !p.group.Standing().Master || weak == countAnyAck && p.leading() {
 		return &mirror{Conn: conn, p: p}, nil
 	}
+	if weak == missDeletions && !p.plain() && !p.group.Standing().Master {
+		return &deaf{Conn: conn}, nil
+	}
 	return conn, nil
+}
+
+// deaf is a connection to an HA port on which nothing is said of deleted topics.
+type deaf struct {
+	net.Conn
+	greeted bool
+	heard   bytes.Buffer
+}
+
+func (d *deaf) Read(b []byte) (int, error) {
+	if d.heard.Len() > 0 {
+		return d.heard.Read(b)
+	}
+	const frameGaps, sizeAt, sumAt = 3, 4, 24
+	head, at := make([]byte, frameHead), sizeAt
+	if !d.greeted {
+		head, at = head[:greetHead], greetHead-4
+	}
+	if _, err := io.ReadFull(d.Conn, head); err != nil {
+		return 0, err
+	}
+	body := make([]byte, binary.BigEndian.Uint32(head[at:]))
+	if _, err := io.ReadFull(d.Conn, body); err != nil {
+		return 0, err
+	}
+	var places map[string]json.RawMessage
+	if d.greeted && head[0] == frameGaps && json.Unmarshal(body, &places) == nil {
+		delete(places, "deleted")
+		body, _ = json.Marshal(places)
+		binary.BigEndian.PutUint32(head[sizeAt:], uint32(len(body)))
+		table := crc32.MakeTable(crc32.Castagnoli)
+		binary.BigEndian.PutUint32(head[sumAt:], crc32.Update(crc32.Checksum(head[:sumAt], table), table, body))
+	}
+	d.greeted = true
+	d.heard.Write(head)
+	d.heard.Write(body)
+	return d.heard.Read(b)
 }
 
 // deceive changes what a master of a weakened kind hears of its slaves: that there is nothing that could be fetched.
@@ -105,6 +147,7 @@ func (p *process) deceive(code protocol.RequestCode, resp *remoting.Response) {
 const (
 	helloMagic = 0xF052415443484554
 	greetHead  = 12
+	frameHead  = 32
 )
 
 // mirror is a connection to an HA port on which the part of the log that a broker has already comes from itself, so that it
