@@ -34,7 +34,8 @@ type level struct {
 	read    offset.Queue // the first that is not in waiting
 	buf     []byte       // holds the records of waiting
 	waiting []waiting
-	head    int // the first of waiting that is not delivered
+	head    int   // the first of waiting that is not delivered
+	lateAt  int64 // ms; when something is due in a place that was passed over; 0: nothing waits there
 	// skip are messages that the log showed to be delivered although one before them is not.
 	skip map[offset.Queue]struct{}
 }
@@ -45,12 +46,14 @@ type waiting struct {
 	due    int64        // ms
 	at     offset.Queue // its place in the level's queue
 	after  offset.Queue // what the level's next is when it is delivered
+	late   bool         // it stands in a place that the level had passed over
 }
 
 func newDelivery(s *Scheduler, start progress) *delivery {
 	d := &delivery{s: s, mark: start.mark}
 	for i := range s.arrived {
 		s.arrived[i].Store(true) // nothing is known of the queues yet
+		s.filled[i].Store(true)
 		next := start.next[i+1]
 		d.levels = append(d.levels, &level{
 			number: i + 1, delay: s.delayOf(i + 1), next: next, read: next,
@@ -117,6 +120,10 @@ func (d *delivery) round() (wait time.Duration, err error) {
 		wait = -1
 		again := false
 		for _, l := range d.levels {
+			late, err := d.late(l)
+			if err != nil {
+				return 0, err
+			}
 			left, err := d.deliver(l)
 			if err != nil {
 				return 0, err
@@ -124,9 +131,7 @@ func (d *delivery) round() (wait time.Duration, err error) {
 			if left == 0 {
 				again = true
 			}
-			if left >= 0 && (wait < 0 || left < wait) {
-				wait = left
-			}
+			wait = sooner(wait, sooner(late, left))
 		}
 		if !again {
 			return min(wait, lookEvery), nil
@@ -221,6 +226,7 @@ func (d *delivery) take(l *level, buf []byte, batch store.Batch) {
 		}
 		rest = rest[r.Size:]
 		if !whole && r.QueueOffset > at && r.QueueOffset < batch.Next {
+			d.s.pass(l.number, at, r.QueueOffset)
 			at = r.QueueOffset
 		}
 		l.waiting = append(l.waiting, waiting{
@@ -229,6 +235,7 @@ func (d *delivery) take(l *level, buf []byte, batch store.Batch) {
 		at++
 	}
 	if !whole {
+		d.s.pass(l.number, at, batch.Next)
 		d.s.log.Error("delayed messages skipped that can't be read", "topic", Topic, "queue", l.number-1, "qoff", first,
 			"holes", batch.Holes)
 	}
@@ -243,6 +250,7 @@ func (d *delivery) take(l *level, buf []byte, batch store.Batch) {
 func (d *delivery) move(l *level, batch store.Batch) {
 	d.s.log.Error("delay queue read on elsewhere", "topic", Topic, "queue", l.number-1, "status", batch.Status.String(),
 		"before", l.read, "after", batch.Next, "holes", batch.Holes)
+	d.s.pass(l.number, l.read, batch.Next)
 	l.read, l.next = batch.Next, batch.Next
 	d.s.advance(l.number, l.next, 0)
 }
@@ -279,6 +287,10 @@ func (d *delivery) append(l *level, due []waiting) error {
 	}
 	if dropped {
 		d.logDropped(l, due, refusal)
+	}
+	if due[0].late {
+		d.s.cover(l.number, due[0].at, end)
+		return nil
 	}
 	for i := range due {
 		delete(l.skip, due[i].at)

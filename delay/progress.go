@@ -20,21 +20,37 @@ type progress struct {
 	next map[int]offset.Queue
 	// mark is the place in the log below which all deliveries are counted in next, and behind which none is; 0 in a table
 	// of Java's, which has none.
-	mark    offset.Physical
+	mark offset.Physical
+	// passed are, by level, the places before next that were passed over, and may be filled yet.
+	passed  map[int][]span
 	counter int64 // how often the table was written
 }
 
 func (p progress) clone() progress {
 	p.next = maps.Clone(p.next)
+	if p.passed = maps.Clone(p.passed); p.passed == nil {
+		p.passed = map[int][]span{}
+	}
 	return p
+}
+
+func (p *progress) setPassed(level int, list []span) {
+	if p.passed[level] = list; len(list) == 0 {
+		delete(p.passed, level)
+	}
 }
 
 // raise lifts p to what other has beyond it. Below the larger of the marks all deliveries are counted in the larger
 // numbers, since both are about one log.
 func (p *progress) raise(other progress) (changed bool) {
 	for level, next := range other.next {
-		if own, known := p.next[level]; !known || next > own {
+		own, known := p.next[level]
+		if !known || next > own {
 			p.next[level] = next
+			changed = true
+		}
+		if next >= own && (other.mark >= p.mark || next > own) && !slices.Equal(p.passed[level], other.passed[level]) {
+			p.setPassed(level, other.passed[level])
 			changed = true
 		}
 	}
@@ -45,11 +61,12 @@ func (p *progress) raise(other progress) (changed bool) {
 	return changed
 }
 
-// fileProgress is the JSON form. Java's broker passes over deliveredTo.
+// fileProgress is the JSON form. Java's broker skips deliveredTo and passedOver.
 type fileProgress struct {
-	DataVersion protocol.DataVersion `json:"dataVersion"`
-	DeliveredTo int64                `json:"deliveredTo"`
-	OffsetTable map[string]int64     `json:"offsetTable"`
+	DataVersion protocol.DataVersion  `json:"dataVersion"`
+	DeliveredTo int64                 `json:"deliveredTo"`
+	PassedOver  map[string][][2]int64 `json:"passedOver"`
+	OffsetTable map[string]int64      `json:"offsetTable"`
 }
 
 var errTable = errors.New("delay offset table not valid")
@@ -68,6 +85,18 @@ func parseProgress(text []byte) (progress, error) {
 		}
 		p.next[int(level)] = offset.Queue(next)
 	}
+	for key, list := range f.PassedOver {
+		level, err := strconv.Atoi(key)
+		if err != nil || level < 1 || level > maxLevels {
+			return progress{}, fmt.Errorf("%w: places of level %q", errTable, key)
+		}
+		for _, s := range list {
+			if p.passed == nil {
+				p.passed = map[int][]span{}
+			}
+			p.passed[level] = append(p.passed[level], span{offset.Queue(s[0]), offset.Queue(s[1])})
+		}
+	}
 	return p, nil
 }
 
@@ -79,6 +108,23 @@ func (p progress) format(now int64) []byte {
 	b = strconv.AppendInt(b, now, 10)
 	b = append(b, "\n\t},\n\t\"deliveredTo\":"...)
 	b = strconv.AppendInt(b, int64(p.mark), 10)
+	if len(p.passed) > 0 {
+		b = append(b, ",\n\t\"passedOver\":{"...)
+		for i, level := range slices.Sorted(maps.Keys(p.passed)) {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = fmt.Appendf(b, "\"%d\":[", level)
+			for i, s := range p.passed[level] {
+				if i > 0 {
+					b = append(b, ',')
+				}
+				b = fmt.Appendf(b, "[%d,%d]", s.from, s.to)
+			}
+			b = append(b, ']')
+		}
+		b = append(b, '}')
+	}
 	b = append(b, ",\n\t\"offsetTable\":{"...)
 	for i, level := range slices.Sorted(maps.Keys(p.next)) {
 		if i > 0 {

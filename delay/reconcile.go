@@ -26,6 +26,19 @@ func (d *delivery) reconcile() error {
 	found := map[int]offset.Queue{}
 	now := d.now()
 	for _, l := range d.levels {
+		if _, err := d.eachLate(l, func(w *waiting) error {
+			m, err := restore(&w.record)
+			if err != nil {
+				return nil //nolint:nilerr // it will be dropped
+			}
+			delivered, err := seen.take(&m, w)
+			if delivered {
+				d.s.cover(l.number, w.at, 0)
+			}
+			return err
+		}); err != nil {
+			return err
+		}
 		before := l.next
 		if err := d.skipDelivered(l, &seen, now); err != nil {
 			return err

@@ -26,6 +26,7 @@ type Store interface {
 	WhenFlushed(end offset.Physical, done func(error))
 	OnArrival(fn func(store.Arrival))
 	Written() offset.Physical
+	Gaps() store.Gaps
 }
 
 // Options are what a Scheduler works with.
@@ -61,10 +62,12 @@ var (
 
 // Scheduler delivers delayed messages while Run runs. All other methods may be called at any time, from any goroutine.
 type Scheduler struct {
-	opts    Options
-	log     *slog.Logger
-	wake    chan struct{} // holds one token when arrived has changed
-	arrived []atomic.Bool // by level-1: messages have come in since the level was last read
+	opts     Options
+	log      *slog.Logger
+	wake     chan struct{}  // holds one token when arrived has changed
+	arrived  []atomic.Bool  // by level-1: messages have come in since the level was last read
+	filled   []atomic.Bool  // by level-1: and some in places that had been passed over
+	passedTo []atomic.Int64 // by level-1: the end of these places
 
 	mu       sync.Mutex
 	progress progress // guarded by mu
@@ -101,10 +104,13 @@ func Open(opts Options) (*Scheduler, error) {
 			count = max(count, level) // a level that the table no longer has still gets its messages delivered
 		}
 	}
-	s.arrived = make([]atomic.Bool, count)
+	s.arrived, s.filled, s.passedTo = make([]atomic.Bool, count), make([]atomic.Bool, count), make([]atomic.Int64, count)
 	opts.Store.OnArrival(func(a store.Arrival) {
 		if a.Topic == Topic && a.Queue >= 0 && int(a.Queue) < len(s.arrived) {
 			s.arrived[a.Queue].Store(true)
+			if int64(a.Offset) < s.passedTo[a.Queue].Load() {
+				s.filled[a.Queue].Store(true)
+			}
 			s.ring()
 		}
 	})
@@ -205,6 +211,9 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}
 	start := s.progress.clone()
 	s.mu.Unlock()
+	for i := range s.passedTo { // what is not passed yet is read
+		s.setPassed(i+1, func(list []span) []span { return without(list, span{start.next[i+1], 1<<63 - 1}) })
+	}
 	defer func() {
 		s.mu.Lock()
 		s.running = false
@@ -230,6 +239,14 @@ func (s *Scheduler) advance(level int, next offset.Queue, mark offset.Physical) 
 	s.progress.next[level] = next
 	s.progress.mark = max(s.progress.mark, mark)
 	s.changed = true
+}
+
+// cover notes that what was filled into a place which a level had passed over is delivered, by a record that ends at mark.
+func (s *Scheduler) cover(level int, at offset.Queue, mark offset.Physical) {
+	s.setPassed(level, func(list []span) []span { return without(list, span{at, at + 1}) })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.progress.mark = max(s.progress.mark, mark)
 }
 
 // advanceAll is advance for several levels at once: a mark may only move when all deliveries below it are counted.

@@ -67,15 +67,16 @@ type Group struct {
 
 	standing atomic.Pointer[Standing] // a new one for each change
 
-	mu       sync.Mutex
-	role     config.Role        // guarded by mu
-	id       int64              // guarded by mu
-	since    time.Time          // guarded by mu; of the state
-	leader   *Leader            // guarded by mu; of a master
-	follower *Follower          // guarded by mu; of a slave
-	turn     context.CancelFunc // guarded by mu; ends the present role
-	doubt    bool               // guarded by mu; another broker may have become the master meanwhile
-	master   string             // guarded by mu; the master's address, as the name servers say
+	mu        sync.Mutex
+	role      config.Role        // guarded by mu
+	id        int64              // guarded by mu
+	since     time.Time          // guarded by mu; of the state
+	leader    *Leader            // guarded by mu; of a master
+	follower  *Follower          // guarded by mu; of a slave
+	turn      context.CancelFunc // guarded by mu; ends the present role
+	doubt     bool               // guarded by mu; another broker may have become the master meanwhile
+	master    string             // guarded by mu; the master's address, as the name servers say
+	undeliver func()             // guarded by mu; ends the delivery of delayed messages, and returns when it has ended
 }
 
 const (
@@ -245,7 +246,39 @@ func (g *Group) lead(ctx context.Context, settled func()) error {
 	g.stand(Standing{Master: true})
 	defer g.opts.Register(ctx)()
 	settled()
-	return g.opts.Deliver(ctx)
+	return g.deliver(ctx)
+}
+
+// deliver delivers delayed messages but while the role is being handed over: each is appended as a new one.
+func (g *Group) deliver(ctx context.Context) error {
+	for ctx.Err() == nil {
+		run, stop := context.WithCancel(ctx)
+		done := make(chan struct{})
+		g.mu.Lock()
+		handsOver := g.standing.Load().HandsOver != ""
+		if !handsOver {
+			g.undeliver = func() {
+				stop()
+				<-done
+			}
+		}
+		g.mu.Unlock()
+		var err error
+		if !handsOver {
+			err = g.opts.Deliver(run)
+		}
+		ended := !handsOver && run.Err() == nil
+		stop()
+		close(done)
+		if err != nil || ended {
+			return err
+		}
+		select {
+		case <-time.After(drainLook):
+		case <-ctx.Done():
+		}
+	}
+	return nil
 }
 
 // awaitSlaves gives slaves that are there the time to connect, so that the first messages are not answered with

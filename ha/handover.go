@@ -40,6 +40,12 @@ func (g *Group) Switch(ctx context.Context, slave string) error {
 	}
 	role, id := g.now()
 	g.stand(Standing{Master: true, HandsOver: handsOverTo + slave})
+	g.mu.Lock()
+	undeliver := g.undeliver
+	g.mu.Unlock()
+	if undeliver != nil {
+		undeliver()
+	}
 	end, err := g.drain(ctx, slave)
 	if err != nil {
 		g.stand(Standing{Master: true})

@@ -378,7 +378,7 @@ func (c *cluster) calm() {
 	}
 	time.Sleep(5 * time.Second) // tables
 	if c.set.acts {
-		time.Sleep(2 * delays[len(delays)-1])
+		time.Sleep(40 * time.Second) // delayed messages; and who has asked for a table in vain asks again
 	}
 	for _, k := range c.consumers {
 		for range 100 {

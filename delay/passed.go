@@ -1,0 +1,132 @@
+package delay
+
+import (
+	"slices"
+	"time"
+
+	"github.com/ratchetmq/ratchet/internal/offset"
+	"github.com/ratchetmq/ratchet/message"
+	"github.com/ratchetmq/ratchet/store"
+)
+
+// A level steps over places of its queue that are kept free for what was lost. What is filled in there later is as sure to be
+// delivered as all else, so that these places are remembered as long as the log has gaps.
+
+// span is a part of a level's queue: [from, to).
+type span struct{ from, to offset.Queue }
+
+// with adds a span to others that are in order.
+func with(list []span, add span) []span {
+	list = append(slices.Clone(list), add)
+	slices.SortFunc(list, func(a, b span) int { return int(a.from - b.from) })
+	out := list[:1]
+	for _, s := range list[1:] {
+		if last := &out[len(out)-1]; s.from <= last.to {
+			last.to = max(last.to, s.to)
+		} else {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// without takes a span out of others.
+func without(list []span, out span) (rest []span) {
+	for _, s := range list {
+		if before := (span{s.from, min(s.to, out.from)}); before.from < before.to {
+			rest = append(rest, before)
+		}
+		if behind := (span{max(s.from, out.to), s.to}); behind.from < behind.to {
+			rest = append(rest, behind)
+		}
+	}
+	return rest
+}
+
+// pass notes that a level steps over [from, to), where something may be filled in later.
+func (s *Scheduler) pass(level int, from, to offset.Queue) {
+	if from >= to || len(s.opts.Store.Gaps().Log) == 0 {
+		return
+	}
+	s.setPassed(level, func(list []span) []span { return with(list, span{from, to}) })
+}
+
+func (s *Scheduler) setPassed(level int, change func([]span) []span) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.progress.passed[level]
+	list := change(before)
+	s.passedTo[level-1].Store(0)
+	if len(list) > 0 {
+		s.passedTo[level-1].Store(int64(list[len(list)-1].to))
+	}
+	if !slices.Equal(list, before) {
+		s.progress = s.progress.clone()
+		s.progress.setPassed(level, list)
+		s.changed = true
+	}
+}
+
+func (s *Scheduler) passed(level int) []span {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.progress.passed[level]
+}
+
+// late delivers what has been filled into places that the level had passed over. It returns how long until there is more; -1
+// when nothing waits.
+func (d *delivery) late(l *level) (left time.Duration, err error) {
+	if now := d.now(); !d.s.filled[l.number-1].Swap(false) && (l.lateAt == 0 || now < l.lateAt) {
+		return max(-1, time.Duration(l.lateAt-now)*time.Millisecond), nil
+	}
+	left, err = d.eachLate(l, func(w *waiting) error { return d.append(l, []waiting{*w}) })
+	if l.lateAt = 0; left > 0 {
+		l.lateAt = d.now() + left.Milliseconds()
+	}
+	if err != nil {
+		d.s.filled[l.number-1].Store(true)
+	}
+	return left, err
+}
+
+// eachLate calls fn with those that are due.
+func (d *delivery) eachLate(l *level, fn func(*waiting) error) (left time.Duration, err error) {
+	left = -1
+	for _, s := range d.s.passed(l.number) {
+		for at := s.from; at < s.to; {
+			buf, batch, err := d.s.opts.Store.Read(store.Query{
+				Topic: Topic, Queue: int32(l.number - 1), From: at, MaxMessages: 1, MaxBytes: readBytes,
+			}, nil)
+			if err != nil {
+				return left, err
+			}
+			if batch.Status != store.Found {
+				if batch.Next <= at {
+					break
+				}
+				at = batch.Next
+				continue
+			}
+			r, err := message.Parse(buf)
+			if err != nil || r.QueueOffset >= s.to {
+				break
+			}
+			w := waiting{record: r, due: r.StoreTimestamp + l.delay.Milliseconds(), at: r.QueueOffset, late: true}
+			at = r.QueueOffset + 1
+			if wait := l.left(&w, d.now()); wait > 0 {
+				left = sooner(left, wait)
+			} else if err := fn(&w); err != nil {
+				return left, err
+			}
+		}
+	}
+	return left, nil
+}
+
+// sooner is the shorter of two times to wait; -1: for ever.
+func sooner(a, b time.Duration) time.Duration {
+	if a < 0 || b >= 0 && b < a {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,100 @@
+package delay
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ratchetmq/ratchet/internal/offset"
+	"github.com/ratchetmq/ratchet/internal/vfs/vfstest"
+	"github.com/ratchetmq/ratchet/store"
+)
+
+// TestWhatIsFilledInIsDelivered: the scheduler has stepped over the place of a message that was lost, and comes back.
+func TestWhatIsFilledInIsDelivered(t *testing.T) {
+	for name, c := range map[string]struct {
+		restart bool          // between the loss and the return
+		after   time.Duration // of the return
+		before  int           // messages that were not lost
+	}{
+		"at once":                {before: 1},
+		"nothing stands before":  {},
+		"when it is long due":    {before: 1, after: time.Minute},
+		"in the next process":    {before: 1, restart: true},
+		"nothing before, either": {restart: true, after: time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				whole, disk := begin(t, vfstest.New(), nil), vfstest.New()
+				r := begin(t, disk, nil)
+				for i := range c.before {
+					whole.send(2, key(i))
+				}
+				kept := make([]byte, whole.store.Written())
+				_, err := whole.store.ReadLog(0, kept)
+				require.NoError(t, err)
+				require.NoError(t, r.store.Stream(true).Write(kept))
+				whole.send(2, "lost")
+				lost := make([]byte, int(whole.store.Written())-len(kept))
+				_, err = whole.store.ReadLog(offset.Physical(len(kept)), lost)
+				require.NoError(t, err)
+				_, err = r.store.Leave(store.Lost{
+					Log:    whole.store.Written(),
+					Queue:  func(_ string, _ int32, next offset.Queue) offset.Queue { return next + 10 },
+					Others: []store.QueueSpan{{Topic: Topic, Queue: 1}},
+				})
+				require.NoError(t, err)
+				time.Sleep(time.Second)
+				r.send(2, "new")
+				time.Sleep(2 * time.Second)
+				if c.restart {
+					r.stop()
+					r = begin(t, disk, nil)
+				}
+				time.Sleep(c.after)
+				require.NoError(t, r.store.Refill(offset.Physical(len(kept)), lost, false))
+				for range 2 { // the second time after a restart, which delivers nothing again
+					time.Sleep(10 * time.Second)
+					synctest.Wait()
+					require.ElementsMatch(t, append(numbers(0, c.before), "lost", "new"), r.delivered())
+					r.stop()
+					r = begin(t, disk, nil)
+				}
+				r.stop()
+				whole.stop()
+			})
+		})
+	}
+}
+
+func TestPlacesThatArePassedOver(t *testing.T) {
+	var list []span
+	for _, s := range []span{{10, 20}, {30, 40}, {18, 25}, {25, 26}} {
+		list = with(list, s)
+	}
+	require.Equal(t, []span{{10, 26}, {30, 40}}, list)
+	require.Equal(t, []span{{10, 12}, {13, 26}, {30, 40}}, without(list, span{12, 13}))
+	require.Equal(t, []span{{10, 11}}, without(list, span{11, 50}))
+	require.Empty(t, without(list, span{0, 50}))
+
+	p := progress{next: map[int]offset.Queue{2: 50, 3: 1}, passed: map[int][]span{2: list, 12: {{1, 2}}}}
+	again, err := parseProgress(p.format(1))
+	require.NoError(t, err)
+	require.Equal(t, p, again)
+	for _, bad := range []string{`{"offsetTable":{},"passedOver":{"x":[[1,2]]}}`, `{"offsetTable":{},"passedOver":{"0":[]}}`} {
+		_, err := parseProgress([]byte(bad))
+		require.ErrorIs(t, err, errTable)
+	}
+}
+
+// TestPlacesThatArePassedOverGoAlong with the progress of the broker that has passed them.
+func TestPlacesThatArePassedOverGoAlong(t *testing.T) {
+	own := progress{next: map[int]offset.Queue{1: 30}, mark: 100}.clone()
+	require.True(t, own.raise(progress{next: map[int]offset.Queue{1: 40}, passed: map[int][]span{1: {{5, 9}}}, mark: 200}))
+	require.Equal(t, []span{{5, 9}}, own.passed[1])
+	require.False(t, own.raise(progress{next: map[int]offset.Queue{1: 40}, mark: 150}), "an older table")
+	require.True(t, own.raise(progress{next: map[int]offset.Queue{1: 40}, mark: 300}), "it was delivered meanwhile")
+	require.Empty(t, own.passed)
+}
