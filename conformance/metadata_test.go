@@ -33,6 +33,7 @@ import (
 type aheadOfAll struct{ *store.Store }
 
 func (aheadOfAll) Written() offset.Physical { return 1 << 50 }
+func (aheadOfAll) Flushed() offset.Physical { return 1 << 50 }
 
 // newTables opens the tables of a broker of ours in a new folder, to take over those of others.
 func newTables(t *testing.T) (m *ha.Metadata, removed *[]string) {

@@ -26,6 +26,7 @@ type Store interface {
 	WhenFlushed(end offset.Physical, done func(error))
 	OnArrival(fn func(store.Arrival))
 	Written() offset.Physical
+	Flushed() offset.Physical
 	Gaps() store.Gaps
 }
 
@@ -162,7 +163,8 @@ func (s *Scheduler) Table() []byte {
 // MergeMax takes over what another broker's table has beyond ours, as a slave does and a master that returns, and writes
 // it to the file. end is the end of that broker's log when it gave the table; a table that says by itself up to where
 // it counts deliveries needs none. With ErrAhead nothing was done, and the same table may be given again when the log
-// has grown: a progress that is ahead of the log would lose messages if this broker became the master now.
+// has grown: a progress that is ahead of the log, or after a power cut will be, would lose messages if this broker became the
+// master.
 func (s *Scheduler) MergeMax(table []byte, end offset.Physical) error {
 	other, err := parseProgress(table)
 	if err != nil {
@@ -172,13 +174,13 @@ func (s *Scheduler) MergeMax(table []byte, end offset.Physical) error {
 	if needed == 0 {
 		needed = end
 	}
-	if written := s.opts.Store.Written(); needed > written {
-		return fmt.Errorf("%w: %d, log ends at %d", ErrAhead, needed, written)
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock() // the file has one writer: Run's, or under mu this one
 	if s.running {
 		return ErrRunning
+	}
+	if flushed := s.opts.Store.Flushed(); needed > flushed {
+		return fmt.Errorf("%w: %d, log is flushed up to %d", ErrAhead, needed, flushed)
 	}
 	p := s.progress.clone()
 	if !p.raise(other) {

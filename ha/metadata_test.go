@@ -460,6 +460,14 @@ func TestDelayOffsetsAreMergedWhenTheLogIsThere(t *testing.T) {
 	self.fetch(AsSlave)
 	self.append(2000)
 	self.fetch(AsSlave)
+	require.NotContains(t, table(), "1:5", "a power cut could take it again")
+	running, stop := context.WithCancel(t.Context())
+	var run sync.WaitGroup
+	run.Go(func() { _ = self.store.Run(running) })
+	require.NoError(t, flush(t.Context(), self.store, self.store.Written()))
+	stop()
+	run.Wait()
+	self.fetch(AsSlave)
 	require.Contains(t, table(), "1:5,", "the table that was kept")
 	require.NotContains(t, table(), "1:50")
 	self.meta.ahead = nil
