@@ -328,7 +328,8 @@ func (r *recovery) baseQueues() error {
 		if err != nil || r.durable >= r.start {
 			return err
 		}
-		from, err := r.countBefore(q, r.durable)
+		// Blank entries may be between two that are not durable: those count for none that is, rather for too few.
+		from, err := r.countEntries(q, func(e entry) bool { return e.present() && !e.blank() && e.phy < r.durable })
 		if from < n {
 			r.s.files.suspect(q, from, n)
 		}

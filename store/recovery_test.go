@@ -513,3 +513,28 @@ func TestIndexIsFedFromItsEnd(t *testing.T) {
 	s = mustOpen(t, o)
 	require.Equal(t, s.Written(), ahead.reset)
 }
+
+// TestAQueueWithAGapIsSyncedAfterAKill: its entries in front of the gap, too, which the checkpoint does not vouch for either.
+func TestAQueueWithAGapIsSyncedAfterAKill(t *testing.T) {
+	disk := vfstest.New()
+	o := small(disk)
+	now := time.UnixMilli(1_000_000_000)
+	o.Now = func() time.Time { return now }
+	s := mustOpen(t, o)
+	require.NoError(t, s.saveCheckpoint()) // makes the file
+	put(t, s, text("T", 0, "in front of the gap"))
+	_, err := s.Leave(Lost{Queue: func(_ string, _ int32, next offset.Queue) offset.Queue { return next + 24 }})
+	require.NoError(t, err)
+	n := 1
+	for ; s.Written() < 3*4096; n++ {
+		now = now.Add(time.Second)
+		put(t, s, text("T", 0, "behind it"))
+	}
+	o.FS = kill(disk)
+	o.SameBoot = true
+	again := mustOpen(t, o)
+	require.NoError(t, again.saveCheckpoint())
+	o.FS = o.FS.(*vfstest.Mem).CrashClone(vfstest.KeepNothing, 1)
+	o.SameBoot = false
+	require.Len(t, readQueue(t, mustOpen(t, o), "T", 0), n)
+}

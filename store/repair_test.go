@@ -245,7 +245,7 @@ func TestWhatIsPutBackDoesNotOvertake(t *testing.T) {
 
 	killed := kill(disk)
 	require.NoError(t, s.Close())
-	confirmed = 1 << 20
+	confirmed, o.SameBoot = 1<<20, true
 	for _, disk := range []*vfstest.Mem{disk, killed} {
 		again := mustOpen(t, withDisk(o, disk))
 		level(t, again)

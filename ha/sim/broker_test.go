@@ -213,6 +213,7 @@ func (p *process) build() (err error) {
 		FS: p.disk, Root: root, SegmentSize: set.segment, ConsumeQueueUnits: 16,
 		Flush: set.flush, FlushLeastBytes: set.leastBytes, MaxUnflushedBytes: set.bytesBound, MaxUnflushedMessages: set.msgsBound,
 		Confirmed: p.replicas.Confirmed, StoreHost: netip.MustParseAddrPort(p.n.addr), OpenWorkers: 1, Logger: p.log,
+		SameBoot: p.memory.SameBoot(p.boot),
 	}
 	levels, err := delay.ParseLevels(s.DelayLevels)
 	if err != nil {
