@@ -9,8 +9,8 @@ import (
 	"github.com/ratchetmq/ratchet/store"
 )
 
-// A level steps over places of its queue that are kept free for what was lost. What is filled in there later is as sure to be
-// delivered as all else, so that these places are remembered as long as the log has gaps.
+// A level steps over places of its queue that are kept free for what was lost, or can't be read. What is filled in there later is as
+// sure to be delivered as all else, so that these places are remembered as long as the log has gaps or damage.
 
 // span is a part of a level's queue: [from, to).
 type span struct{ from, to offset.Queue }
@@ -45,7 +45,7 @@ func without(list []span, out span) (rest []span) {
 
 // pass notes that a level steps over [from, to), where something may be filled in later.
 func (s *Scheduler) pass(level int, from, to offset.Queue) {
-	if from >= to || len(s.opts.Store.Gaps().Log) == 0 {
+	if gaps := s.opts.Store.Gaps(); from >= to || len(gaps.Log)+len(gaps.Damaged) == 0 {
 		return
 	}
 	s.setPassed(level, func(list []span) []span { return with(list, span{from, to}) })

@@ -1,6 +1,7 @@
 package delay
 
 import (
+	"bytes"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -67,6 +68,33 @@ func TestWhatIsFilledInIsDelivered(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestWhatIsRepairedIsDelivered, too: its place in the log was damaged.
+func TestWhatIsRepairedIsDelivered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		whole, r := begin(t, vfstest.New(), nil), begin(t, vfstest.New(), nil)
+		var ends []offset.Physical
+		for i := range 3 {
+			whole.send(2, key(i))
+			ends = append(ends, whole.store.Written())
+		}
+		all := make([]byte, ends[2])
+		_, err := whole.store.ReadLog(0, all)
+		require.NoError(t, err)
+		lost := bytes.Clone(all[ends[0]:ends[1]])
+		clear(all[ends[0]:ends[1]])
+		require.NoError(t, r.store.Stream(true).Write(all))
+		require.Equal(t, []store.Span{{From: ends[0], To: ends[1]}}, r.store.Damaged())
+		time.Sleep(time.Minute)
+		require.ElementsMatch(t, []string{key(0), key(2)}, r.delivered())
+		require.NoError(t, r.store.RepairStream(r.store.Damaged()[0]).Write(lost))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.ElementsMatch(t, numbers(0, 3), r.delivered())
+		r.stop()
+		whole.stop()
+	})
 }
 
 func TestPlacesThatArePassedOver(t *testing.T) {
