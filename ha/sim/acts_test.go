@@ -206,6 +206,7 @@ type orders struct {
 	deleted  offset.Physical          // messages of the mortal topic before may be gone
 	vanished offset.Physical          // and those before are
 	ever     bool                     // it was deleted
+	power    bool                     // some machine lost it
 	lives    map[offset.Physical]bool // of lives of the mortal topic
 }
 
@@ -389,8 +390,12 @@ func (l *ledger) finalActs(master *process) {
 	}
 	l.mu.Unlock()
 	for _, id := range sorted(sure) {
-		if waits, ok := strings.CutSuffix(id, "@"); ok && sure[id] && copies[waits] == 0 {
+		waits, ok := strings.CutSuffix(id, "@")
+		switch {
+		case ok && sure[id] && copies[waits] == 0:
 			l.violate("DELAY", "%s was answered OK, and never delivered", waits)
+		case ok && copies[waits] > 1 && !l.power:
+			l.violate("DELAY", "%s was delivered %d times, and no machine lost power", waits, copies[waits])
 		}
 	}
 	for _, level := range master.delay.Progress() {

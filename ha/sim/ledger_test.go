@@ -192,6 +192,7 @@ func (l *ledger) allAlive() bool {
 func (l *ledger) powerCut(host int, flushed offset.Physical) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.power = true
 	for _, f := range l.sure {
 		if end, ok := f.hosts[host]; ok && end > flushed {
 			l.loses(f, host)
