@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -23,7 +24,7 @@ type places struct {
 	// Queues are offsets that it keeps free. They are told of once: what is filled in is in the log.
 	Queues []store.QueueSpan `json:"queues,omitempty"`
 	Unseen store.Unseen      `json:"unseen,omitzero"`
-	// Deleted are told of before what came later to topics of the same names.
+	// Deleted are topics, each below a position, told of once, and before what came later to topics of the same names.
 	Deleted map[string]offset.Physical `json:"deleted,omitempty"`
 }
 
@@ -41,6 +42,9 @@ const queuesAtOnce = 10_000
 func (f *feed) tellGaps(at offset.Physical, queues bool) error {
 	gaps := f.opts.Store.Gaps()
 	p := places{Gaps: gaps.Log, Damaged: f.opts.Store.Damaged(), Unseen: gaps.Unseen, Deleted: f.opts.Store.Deleted()}
+	known := f.deleted
+	f.deleted = maps.Clone(p.Deleted)
+	maps.DeleteFunc(p.Deleted, func(topic string, below offset.Physical) bool { return known[topic] == below })
 	if queues {
 		for part := range slices.Chunk(gaps.Queues, queuesAtOnce) {
 			p.Queues = part
@@ -83,7 +87,10 @@ func (in *intake) learn(body []byte) error {
 	if err := in.store.Adopt(p.Queues, p.Unseen); err != nil {
 		return err
 	}
-	in.deleted = p.Deleted
+	if in.deleted == nil {
+		in.deleted = p.Deleted
+	}
+	maps.Copy(in.deleted, p.Deleted)
 	if err := in.adoptDeleted(); err != nil {
 		return err
 	}

@@ -128,6 +128,8 @@ type feed struct {
 	link   *link
 	shares chan struct{} // closed when what the reader reports is to be believed
 	buf    []byte        // room for the larger of the two heads, and a frame's bytes
+	// deleted are the topics of which the reader knows that they were.
+	deleted map[string]offset.Physical
 }
 
 // serve feeds one connection until it ends.
