@@ -61,14 +61,20 @@ type queueFiles struct {
 	logger *slog.Logger
 	tails  tails
 
+	syncers int // at a time; changed when nobody appends any more
+
 	dirtyMu   sync.Mutex
 	dirty     map[fileKey]struct{} // guarded by dirtyMu; files written and not synced
 	dirtyDirs map[string]struct{}  // guarded by dirtyMu; folders with new names
 }
 
 func newQueueFiles(o *Options) *queueFiles {
+	atOnce := syncers
+	if o.Flush == SyncFlush {
+		atOnce = politeSyncers
+	}
 	return &queueFiles{
-		fs: o.FS, root: filepath.Join(o.Root, queueFolder), units: int64(o.ConsumeQueueUnits), logger: o.Logger,
+		fs: o.FS, root: filepath.Join(o.Root, queueFolder), units: int64(o.ConsumeQueueUnits), logger: o.Logger, syncers: atOnce,
 		cache: newFileCache(o.FS, o.MaxOpenQueueFiles), tails: tails{most: tailsMost}, dirty: map[fileKey]struct{}{}, dirtyDirs: map[string]struct{}{},
 	}
 }
@@ -219,9 +225,13 @@ func (f *queueFiles) markDirty(key fileKey) {
 	f.dirtyMu.Unlock()
 }
 
-// syncers is how many files are synced at a time. A file system makes many syncs that come together durable at once;
-// one after the other each waits for the disk.
-const syncers = 32
+const (
+	// syncers is how many files are synced at a time. A file system makes many syncs that come together durable at once; one
+	// after the other each waits for the disk.
+	syncers = 32
+	// politeSyncers is how many while the store runs with SyncFlush: producers wait for the log's syncs, which wait for these.
+	politeSyncers = 2
+)
 
 // sync makes durable all that was written before the call.
 func (f *queueFiles) sync() error {
@@ -229,7 +239,7 @@ func (f *queueFiles) sync() error {
 	files, dirs := f.dirty, f.dirtyDirs
 	f.dirty, f.dirtyDirs = map[fileKey]struct{}{}, map[string]struct{}{}
 	f.dirtyMu.Unlock()
-	err := spread(syncers, slices.Collect(maps.Keys(files)), func(key fileKey) error {
+	err := spread(f.syncers, slices.Collect(maps.Keys(files)), func(key fileKey) error {
 		if err := f.syncFile(key); err != nil {
 			return fmt.Errorf("queue %s/%d: %w", key.queue.topic, key.queue.id, err)
 		}
@@ -238,7 +248,7 @@ func (f *queueFiles) sync() error {
 	if err != nil {
 		return err
 	}
-	return spread(syncers, slices.Collect(maps.Keys(dirs)), func(dir string) error {
+	return spread(f.syncers, slices.Collect(maps.Keys(dirs)), func(dir string) error {
 		if err := f.fs.SyncDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

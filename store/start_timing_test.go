@@ -158,18 +158,3 @@ func BenchmarkStartWithManyQueues(b *testing.B) {
 		opens(b, o, Bounds{0, 10}, func() { require.NoError(b, os.RemoveAll(filepath.Join(root, queueFolder))) })
 	})
 }
-
-// BenchmarkCheckpointOfManyQueues is a checkpoint when each of 20,000 queues has got a message since the last.
-func BenchmarkCheckpointOfManyQueues(b *testing.B) {
-	s := mustOpen(b, Options{FS: vfs.OS{}, Root: b.TempDir(), StoreHost: testHost})
-	for b.Loop() {
-		b.StopTimer()
-		eachOfMany(1, func(n int, topic string, queue int32) {
-			_, err := s.Append(keyed(n, topic, queue))
-			require.NoError(b, err)
-		})
-		level(b, s)
-		b.StartTimer()
-		require.NoError(b, s.saveCheckpoint())
-	}
-}

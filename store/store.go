@@ -196,6 +196,7 @@ func (s *Store) shutdown() error {
 	if err := s.dispatcher.drain(); err != nil {
 		return fmt.Errorf("dispatch at stop: %w", err)
 	}
+	s.files.syncers = syncers
 	if err := s.saveCheckpoint(); err != nil {
 		return fmt.Errorf("checkpoint at stop: %w", err)
 	}
