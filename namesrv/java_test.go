@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -18,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ratchetmq/ratchet/conformance/oracle"
 	"github.com/ratchetmq/ratchet/internal/freeport"
 	"github.com/ratchetmq/ratchet/protocol"
 )
@@ -30,104 +29,47 @@ const (
 // javaBroker is a real RocketMQ broker, a process of its own.
 type javaBroker struct {
 	testing.TB
-	command []string
-	log     string
-	addr    string
-	cmd     *exec.Cmd
-	done    chan error
+	server *oracle.Server
+	addr   string
 }
 
-// javaLib returns the folder with the jars of a release, from Maven if they are not there.
-func javaLib(t testing.TB, version string) string {
-	t.Helper()
-	project, err := filepath.Abs(filepath.Join("..", "conformance", "oracle"))
-	require.NoError(t, err)
-	lib := filepath.Join(project, "target", version, "lib")
-	if _, err := os.Stat(filepath.Join(lib, "rocketmq-broker-"+version+".jar")); err != nil {
-		mvn := exec.Command("mvn", "-q", "-B", "-Drocketmq.version="+version, "dependency:copy-dependencies")
-		mvn.Dir = project
-		out, err := mvn.CombinedOutput()
-		require.NoError(t, err, "%s", out)
-	}
-	return lib
-}
-
-const logback = `<configuration>
-  <appender name="out" class="ch.qos.logback.core.ConsoleAppender"><encoder><pattern>%d %-5p %c - %m%n</pattern></encoder></appender>
-  <root level="WARN"><appender-ref ref="out"/></root>
-</configuration>
-`
-
-func newJavaBroker(t testing.TB, version, namesrvAddr string, extra ...string) *javaBroker {
+func newJavaBroker(t testing.TB, version, namesrvAddr string, extra ...any) *javaBroker {
 	t.Helper()
 	dir := t.TempDir()
 	port, err := freeport.Get()
 	require.NoError(t, err)
-	conf := append([]string{
-		"brokerClusterName=javaCluster", "brokerName=java-a", "brokerId=0", "brokerIP1=127.0.0.1", "brokerIP2=127.0.0.1",
-		"namesrvAddr=" + namesrvAddr, fmt.Sprintf("listenPort=%d", port), fmt.Sprintf("haListenPort=%d", port+1),
-		"registerNameServerPeriod=10000", "storePathRootDir=" + dir + "/store", "storePathCommitLog=" + dir + "/store/commitlog",
-		"mappedFileSizeCommitLog=4194304", "mappedFileSizeConsumeQueue=20000", "maxHashSlotNum=1000", "maxIndexNum=4000",
-		"mappedFileSizeTimerLog=1048576", "diskMaxUsedSpaceRatio=95",
-	}, extra...)
-	writeFile(t, dir+"/broker.conf", strings.Join(conf, "\n"))
-	require.NoError(t, os.Mkdir(dir+"/conf", 0o755))
-	writeFile(t, dir+"/conf/logback_broker.xml", logback) // 4.x does not start without
-	return &javaBroker{
-		TB:   t,
-		log:  dir + "/broker.log",
-		addr: fmt.Sprintf("127.0.0.1:%d", port),
-		command: []string{
-			"java",
-			"--add-opens", "java.base/java.nio=ALL-UNNAMED", "--add-opens", "java.base/sun.nio.ch=ALL-UNNAMED",
-			"--add-opens", "java.base/java.lang=ALL-UNNAMED", "--add-opens", "java.base/java.util=ALL-UNNAMED",
-			// Without these two 4.9.7 fails in its shutdown, before it unregisters.
-			"--add-opens", "java.base/jdk.internal.ref=ALL-UNNAMED", "--add-exports", "java.base/jdk.internal.ref=ALL-UNNAMED",
-			"-Xms512m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:MaxDirectMemorySize=512m",
-			"-Duser.home=" + dir, "-Drocketmq.home.dir=" + dir,
-			"-cp", filepath.Join(javaLib(t, version), "*"), "org.apache.rocketmq.broker.BrokerStartup", "-c", dir + "/broker.conf",
-		},
-	}
+	conf := filepath.Join(dir, "broker.conf")
+	require.NoError(t, oracle.WriteConf(conf, append([]any{
+		"brokerClusterName", "javaCluster", "brokerName", "java-a", "brokerId", 0, "brokerIP1", "127.0.0.1", "brokerIP2", "127.0.0.1",
+		"namesrvAddr", namesrvAddr, "listenPort", port, "haListenPort", port + 1,
+		"registerNameServerPeriod", 10_000, "storePathRootDir", dir + "/store", "storePathCommitLog", dir + "/store/commitlog",
+		"mappedFileSizeCommitLog", 4 << 20, "mappedFileSizeConsumeQueue", 20_000, "maxHashSlotNum", 1000, "maxIndexNum", 4000,
+		"mappedFileSizeTimerLog", 1 << 20, "diskMaxUsedSpaceRatio", 95,
+	}, extra...)...))
+	require.NoError(t, oracle.WriteLogging(dir, "WARN"))
+	s, err := oracle.Broker(version, dir, conf, filepath.Join(dir, "broker.log"), port)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = s.End(syscall.SIGKILL) })
+	return &javaBroker{TB: t, server: s, addr: fmt.Sprintf("127.0.0.1:%d", port)}
 }
 
 func (b *javaBroker) start() {
 	b.Helper()
-	out, err := os.OpenFile(b.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	require.NoError(b, err)
-	b.cmd = exec.Command(b.command[0], b.command[1:]...)
-	b.cmd.Stdout, b.cmd.Stderr = out, out
-	b.cmd.Env = append(os.Environ(), "ROCKETMQ_HOME="+filepath.Dir(b.log))
-	require.NoError(b, b.cmd.Start())
-	require.NoError(b, out.Close())
-	cmd, done := b.cmd, make(chan error, 1)
-	b.done = done
-	go func() { done <- cmd.Wait() }()
-	b.Cleanup(func() { _ = cmd.Process.Kill() })
+	require.NoError(b, b.server.Start())
 }
 
 // end sends the signal and waits until the process has gone.
 func (b *javaBroker) end(signal syscall.Signal) {
 	b.Helper()
-	require.NoError(b, b.cmd.Process.Signal(signal))
-	select {
-	case <-b.done:
-	case <-time.After(javaStart):
-		require.Fail(b, "the broker does not end")
-	}
+	require.NoError(b, b.server.End(signal))
 }
 
 // until waits for a condition, for as long as a broker may need to start.
 func (b *javaBroker) until(done func() bool, what string) {
 	b.Helper()
 	if !assert.Eventually(b, done, javaStart, javaStep, what) {
-		require.Fail(b, what, "%s", b.tail())
+		require.Fail(b, what, "%s", oracle.Tail(b.server.Log))
 	}
-}
-
-// tail is the end of the broker's output.
-func (b *javaBroker) tail() string {
-	data, _ := os.ReadFile(b.log)
-	return string(data[max(0, len(data)-4000):])
 }
 
 // admin sends a request to the broker.
@@ -212,7 +154,6 @@ func testJavaBroker(t *testing.T, version string) {
 	round, _, _ := s.live(b.addr)
 	require.NotZero(t, round, "a real broker's first registration is seen as a full one")
 
-	require.Eventually(t, func() bool { return portOpen(b.addr) }, javaStart, javaStep)
 	for _, name := range []string{"KEPT", "DELETED"} {
 		b.createTopic(name)
 		require.Eventually(t, routed(name), waitLong, waitStep, "an increment brings %s", name)
@@ -235,18 +176,9 @@ func testJavaBroker(t *testing.T, version string) {
 	b.start()
 	b.until(routed("KEPT"), "the registration after a kill")
 	require.True(t, gone("DELETED")())
-	require.Eventually(t, func() bool { return portOpen(b.addr) }, javaStart, javaStep)
 	b.end(syscall.SIGTERM)
 	require.Eventually(t, gone("KEPT"), waitLong, waitStep)
-	require.Eventually(t, logged("broker unregistered"), waitLong, waitStep, "%s\n%s", lines, b.tail())
-}
-
-func portOpen(addr string) bool {
-	conn, err := net.Dial("tcp", addr)
-	if err == nil {
-		_ = conn.Close()
-	}
-	return err == nil
+	require.Eventually(t, logged("broker unregistered"), waitLong, waitStep, "%s\n%s", lines, oracle.Tail(b.server.Log))
 }
 
 // Brokers that compress their registrations, and that ask for the version first and register only if it differs.
@@ -255,7 +187,7 @@ func TestJavaBrokersThatSpareRegistrations(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			lines := new(logLines)
 			s := start(t, Config{Logger: slog.New(slog.NewTextHandler(lines, nil))})
-			b := newJavaBroker(t, version, s.Addr().String(), "compressedRegister=true", "forceRegister=false")
+			b := newJavaBroker(t, version, s.Addr().String(), "compressedRegister", true, "forceRegister", false)
 			client := dial(t, s)
 			b.start()
 			b.until(func() bool {
