@@ -15,6 +15,7 @@ import (
 	"github.com/ratchetmq/ratchet/inspect"
 	"github.com/ratchetmq/ratchet/internal/vfs"
 	"github.com/ratchetmq/ratchet/internal/vfs/vfstest"
+	"github.com/ratchetmq/ratchet/message"
 )
 
 // disks are file systems of different fullness under one root.
@@ -230,6 +231,26 @@ func TestDamageInAReadOnlyFolderStays(t *testing.T) {
 		n++
 		require.NoError(t, s.Close())
 	}
+}
+
+// A broker of the group that has what stood there can't help.
+func TestDamageInAReadOnlyFolderIsNotRepaired(t *testing.T) {
+	disk := vfstest.New()
+	o := small(disk)
+	s := mustOpen(t, o)
+	fill(t, s, 1)
+	victim := put(t, s, text("T", 0, "victim"))
+	put(t, s, text("T", 0, "behind it"))
+	whole, err := s.Record(victim.Physical, nil)
+	require.NoError(t, err)
+	disk = kill(disk)
+	flip(t, disk, logFile(int64(victim.Physical)/4096*4096), int64(victim.Physical)%4096+message.PosMagic)
+	readOnlyDisk(t, disk, testRoot+"/commitlog")
+	o.FS, o.ReadOnlyCommitLogDirs, o.CommitLogDirs = disk, []string{testRoot + "/commitlog"}, []string{"/new"}
+	s = mustOpen(t, o)
+	require.Equal(t, []Span{{victim.Physical, victim.End}}, s.Damaged())
+	require.ErrorIs(t, s.RepairStream(s.Damaged()[0]).Write(whole), message.ErrCorrupt)
+	require.NoError(t, s.Err())
 }
 
 // Retention takes old segments out of the log also where their files can't be removed.

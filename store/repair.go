@@ -146,6 +146,9 @@ func (s *Store) putBack(seg *segment, pos offset.Physical, b []byte, blank bool)
 
 // writeBack writes bytes into the midst of the log, durably. The dispatcher's and the put lock are held.
 func (s *Store) writeBack(seg *segment, pos offset.Physical, b []byte, blank bool) error {
+	if seg.readOnly {
+		return fmt.Errorf("%w: it stays so, in a folder that is only read", message.ErrCorrupt)
+	}
 	c := &s.dispatcher.cursor
 	c.buf = c.buf[:0] // it may have what stood there
 	if end := pos + offset.Physical(len(b)); blank && end < seg.end {
