@@ -3,6 +3,7 @@ package sim
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -120,7 +121,7 @@ func recordID(r *message.Record) string {
 	return idOf(r.Body)
 }
 
-// mark is how far a group has come: since its last reset, which is followed when the group was seen to have heard of it.
+// mark is how far a group has come since its last reset, which is followed when the group was seen to have heard of it.
 type mark struct {
 	reset    int64
 	followed bool
@@ -305,33 +306,23 @@ func (l *ledger) goesBack(k *consumer) {
 
 // deletes notes that the mortal topic may be deleted just now.
 func (l *ledger) deletes() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.ever = true
+	ofMortal := func(of progress, _ mark) bool { return of.topic == mortal }
+	var end offset.Physical
 	for _, n := range l.c.nodes {
-		if p := n.process(); p != nil && p.up.Load() {
-			l.deleted = max(l.deleted, p.store.Written())
-		}
 		n.mu.Lock()
-		for of := range n.committed {
-			if of.topic == mortal {
-				delete(n.committed, of)
-			}
-		}
-		if n.p != nil {
-			for of := range n.p.acked {
-				if of.topic == mortal {
-					delete(n.p.acked, of)
-				}
+		maps.DeleteFunc(n.committed, ofMortal)
+		if p := n.p; p != nil {
+			maps.DeleteFunc(p.acked, ofMortal)
+			if p.up.Load() {
+				end = max(end, p.store.Written())
 			}
 		}
 		n.mu.Unlock()
 	}
-	for of := range l.floors {
-		if of.topic == mortal {
-			delete(l.floors, of)
-		}
-	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ever, l.deleted = true, max(l.deleted, end)
+	maps.DeleteFunc(l.floors, ofMortal)
 	l.pending = slices.DeleteFunc(l.pending, func(f floor) bool { return f.of.topic == mortal })
 }
 
