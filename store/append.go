@@ -45,7 +45,7 @@ type putState struct {
 	lastTime  int64            // guarded by mu; ms; no record is older than one before it
 	buf       []byte           // guarded by mu; the records of one append
 	queues    []*queue         // guarded by mu; of each message of one append
-	records   []message.Record // guarded by mu; the same as buf, but for their bodies
+	records   []message.Record // guarded by mu; of one append
 	prepareAt offset.Physical  // guarded by mu; from here on the next segment should be made
 }
 
@@ -124,7 +124,8 @@ func (s *Store) appendLocked(msgs []Message) (a Appended, wait offset.Physical, 
 		return a, 0, err
 	}
 	end := s.log.written.load()
-	size := s.findQueues(msgs)
+	size := s.makeRecords(msgs)
+	defer p.release()
 	if size+message.BlankSize > s.log.size {
 		return a, 0, fmt.Errorf("%w: records of %d bytes, a segment has %d", ErrTooLarge, size, s.log.size)
 	}
@@ -146,7 +147,6 @@ func (s *Store) appendLocked(msgs []Message) (a Appended, wait offset.Physical, 
 		return Appended{}, 0, err
 	}
 	s.fresh.add(p.records)
-	p.release()
 	s.appended(seg, a.End, int64(len(msgs)))
 	return a, 0, nil
 }
@@ -192,29 +192,25 @@ func (s *Store) appended(seg *segment, end offset.Physical, messages int64) {
 	s.growth.ring()
 }
 
-// record is the message as a record without a place. Of the queue only its name's bytes are used, for a string has to
-// be copied to become bytes.
-func (s *Store) record(m *Message, topic []byte) message.Record {
-	return message.Record{
-		QueueID: m.QueueID, Flag: m.Flag, SysFlag: m.SysFlag,
-		BornTimestamp: m.BornTimestamp, BornHost: m.BornHost, StoreHost: s.opts.StoreHost,
-		ReconsumeTimes: m.ReconsumeTimes, PreparedTransactionOffset: m.PreparedTransactionOffset,
-		Body: m.Body, Topic: topic, Properties: m.Properties,
-	}
-}
-
-// findQueues looks up the queues of the messages, and returns the size of their records. The put lock is held.
-func (s *Store) findQueues(msgs []Message) int64 {
+// makeRecords finds the queues of the messages and makes their records, without places and store time. It returns the size
+// of these. The put lock is held.
+func (s *Store) makeRecords(msgs []Message) int64 {
 	p, size := &s.put, 0
-	p.queues = p.queues[:0]
+	p.queues, p.records = p.queues[:0], p.records[:0]
 	for i := range msgs {
-		q := s.queues.ensure(msgs[i].Topic, msgs[i].QueueID)
+		m := &msgs[i]
+		q := s.queues.ensure(m.Topic, m.QueueID)
 		if q.next == 0 {
 			s.begin(q)
 		}
 		p.queues = append(p.queues, q)
-		r := s.record(&msgs[i], q.name)
-		size += r.EncodedSize()
+		p.records = append(p.records, message.Record{
+			QueueID: m.QueueID, Flag: m.Flag, SysFlag: m.SysFlag,
+			BornTimestamp: m.BornTimestamp, BornHost: m.BornHost, StoreHost: s.opts.StoreHost,
+			ReconsumeTimes: m.ReconsumeTimes, PreparedTransactionOffset: m.PreparedTransactionOffset,
+			Body: m.Body, Topic: q.name, Properties: m.Properties,
+		})
+		size += p.records[i].EncodedSize()
 	}
 	return int64(size)
 }
@@ -256,14 +252,13 @@ func (s *Store) writeBlank(seg *segment, pos offset.Physical) error {
 	return s.writeAt(seg, blank[:], pos)
 }
 
-// encode gives each message its place, in the queue that was found for it, and fills the buffer with their records.
+// encode gives each message its place, in the queue that was found for it, and fills the buffer with the records.
 func (s *Store) encode(msgs []Message, pos offset.Physical) Appended {
 	p := &s.put
-	p.buf, p.records = p.buf[:0], p.records[:0]
+	p.buf = p.buf[:0]
 	a := Appended{Physical: pos, StoreTimestamp: p.lastTime}
 	for i := range msgs {
-		q := p.queues[i]
-		r := s.record(&msgs[i], q.name)
+		q, r := p.queues[i], &p.records[i]
 		r.PhysicalOffset = pos + offset.Physical(len(p.buf))
 		r.StoreTimestamp = p.lastTime
 		if inQueue(r.SysFlag) {
@@ -275,9 +270,8 @@ func (s *Store) encode(msgs []Message, pos offset.Physical) Appended {
 			a.Queue = r.QueueOffset
 		}
 		from := len(p.buf)
-		p.buf = message.AppendRecord(p.buf, &r)
+		p.buf = message.AppendRecord(p.buf, r)
 		r.Size = int32(len(p.buf) - from)
-		p.records = append(p.records, r)
 	}
 	a.End = pos + offset.Physical(len(p.buf))
 	return a
