@@ -183,7 +183,7 @@ func (b *Broker) openStore(c Config, host netip.AddrPort, levels delay.Levels) (
 		options.OpenIndex = func(clean bool, synced int64) (store.Indexer, error) {
 			var err error
 			b.index, err = index.Open(c.FS, filepath.Join(s.StoreRoot, "index"), index.Options{
-				Slots: s.IndexSlots, Entries: s.IndexEntries, Unclean: !clean, SyncedTime: synced, Logger: b.log,
+				Slots: s.IndexSlots, Entries: s.IndexEntries, Unclean: !clean, SameBoot: options.SameBoot, SyncedTime: synced, Logger: b.log,
 			})
 			return b.index, err
 		}

@@ -23,16 +23,16 @@ import (
 
 // startOptions are a broker's.
 func startOptions(root string) Options {
-	o := Options{FS: vfs.OS{}, Root: root, StoreHost: testHost, OpenIndex: openIndex(root)}
+	o := Options{FS: vfs.OS{}, Root: root, StoreHost: testHost, OpenIndex: openIndex(root, false)}
 	if os.Getenv("START_LOG") != "" { // how long each phase takes
 		o.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
 	return o
 }
 
-func openIndex(root string) func(bool, int64) (Indexer, error) {
+func openIndex(root string, sameBoot bool) func(bool, int64) (Indexer, error) {
 	return func(clean bool, synced int64) (Indexer, error) {
-		return index.Open(vfs.OS{}, filepath.Join(root, "index"), index.Options{Unclean: !clean, SyncedTime: synced})
+		return index.Open(vfs.OS{}, filepath.Join(root, "index"), index.Options{Unclean: !clean, SameBoot: sameBoot, SyncedTime: synced})
 	}
 }
 
@@ -116,7 +116,7 @@ func BenchmarkStartAfterKill(b *testing.B) {
 	b.Run("no checkpoint", func(b *testing.B) { opens(b, o, want, remove(checkpointFile)) })
 	b.Run("no checkpoint, same boot", func(b *testing.B) {
 		o := o
-		o.SameBoot = true
+		o.SameBoot, o.OpenIndex = true, openIndex(root, true)
 		opens(b, o, want, remove(checkpointFile))
 	})
 	b.Run("nothing but the log", func(b *testing.B) {

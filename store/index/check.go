@@ -95,27 +95,45 @@ func cutHeader(h header, last entry) header {
 
 // rewriteSlots writes the slots that differ from newest.
 func (f *file) rewriteSlots(newest []uint32) (changed bool, err error) {
+	return f.eachSlot(func(slot, _ uint32) (uint32, error) { return newest[slot], nil })
+}
+
+// settleSlots brings slots that are ahead of the header back below it, as a process leaves them that is killed between the two
+// writes. Else they would lead to what is written there next.
+func (f *file) settleSlots() error {
+	_, err := f.eachSlot(func(slot, number uint32) (uint32, error) { return f.settle(slot, number, f.disk.next) })
+	return err
+}
+
+// eachSlot writes the slots for which fn wants another number.
+func (f *file) eachSlot(fn func(slot, number uint32) (uint32, error)) (changed bool, err error) {
 	buf := make([]byte, checkChunk)
-	for first := 0; first < len(newest); first += checkChunk / slotSize {
-		part := newest[first:min(first+checkChunk/slotSize, len(newest))]
-		run := buf[:len(part)*slotSize]
-		if err := readFull(f, run, f.slotAt(uint32(first))); err != nil {
+	for first := uint32(0); first < f.slots; {
+		n := min(f.slots-first, checkChunk/slotSize)
+		run := buf[:n*slotSize]
+		if err := readFull(f, run, f.slotAt(first)); err != nil {
 			return changed, err
 		}
 		differs := false
-		for i, number := range part {
-			if at := run[i*slotSize:]; binary.BigEndian.Uint32(at) != number {
-				binary.BigEndian.PutUint32(at, number)
+		for i := range n {
+			at := run[i*slotSize:]
+			number := binary.BigEndian.Uint32(at)
+			wanted, err := fn(first+i, number)
+			if err != nil {
+				return changed, err
+			}
+			if wanted != number {
+				binary.BigEndian.PutUint32(at, wanted)
 				differs = true
 			}
 		}
-		if !differs {
-			continue
+		if differs {
+			changed = true
+			if _, err := f.WriteAt(run, f.slotAt(first)); err != nil {
+				return changed, err
+			}
 		}
-		changed = true
-		if _, err := f.WriteAt(run, f.slotAt(uint32(first))); err != nil {
-			return changed, err
-		}
+		first += n
 	}
 	return changed, nil
 }

@@ -70,12 +70,16 @@ func stopAt(t *testing.T, n int, keep vfstest.Keep, seed uint64) (disk *vfstest.
 }
 
 // After a kill every write that was done is there, in their order: the same files come out as if nothing had been.
-func TestKilledAnywhere(t *testing.T) {
+func TestKilledAnywhere(t *testing.T) { killedAnywhere(t, false) }
+
+func TestKilledAnywhereInTheSameBoot(t *testing.T) { killedAnywhere(t, true) }
+
+func killedAnywhere(t *testing.T, sameBoot bool) {
 	want := reference(t, 150)
 	for n := 1; ; n++ {
 		disk, stopped := stopAt(t, n, vfstest.KeepAll, 0)
 		opts := small()
-		opts.Unclean = true
+		opts.Unclean, opts.SameBoot = true, sameBoot
 		x := open(t, disk, opts)
 		for i := range int(x.End() / 100) {
 			require.Contains(t, find(t, x, "T", fmt.Sprintf("U%05d", i), UniqueKey), offset.Physical(i*100))
@@ -86,6 +90,28 @@ func TestKilledAnywhere(t *testing.T) {
 		requireSameFiles(t, want, disk)
 		if !stopped {
 			require.Greater(t, n, 40)
+			return
+		}
+	}
+}
+
+// What comes after a kill may be other than what was half-written then: that must not be taken for it.
+func TestKilledInTheSameBootAndOthersCome(t *testing.T) {
+	for n := 1; ; n++ {
+		disk, stopped := stopAt(t, n, vfstest.KeepAll, 0)
+		opts := small()
+		opts.Unclean, opts.SameBoot = true, true
+		x := open(t, disk, opts)
+		end := int(x.End() / 100)
+		for i := range 40 {
+			require.NoError(t, x.Put(numbered(1000+i)))
+		}
+		require.NoError(t, x.Flush())
+		for i := range end {
+			require.Contains(t, find(t, x, "T", fmt.Sprintf("U%05d", i), UniqueKey), offset.Physical(i*100), "stopped at %d", n)
+		}
+		require.NoError(t, x.Close())
+		if !stopped {
 			return
 		}
 	}

@@ -77,6 +77,9 @@ func (f *file) readSlot(slot uint32) (uint32, error) {
 // they were written before. One that isn't of this slot ends the chain: it is left over from before a crash and has
 // since got another content.
 func (f *file) settle(slot, value, next uint32) (uint32, error) {
+	if value < next {
+		return value, nil // nearly always, and without what the buffer costs
+	}
 	var b [entrySize]byte
 	for value >= next {
 		if value >= f.entries {

@@ -46,6 +46,8 @@ type Options struct {
 	// Unclean says that the store was not closed, or that Close failed. Then the files that a power cut may have damaged
 	// are read through, and cut before the first entry that can't be right. What is behind is to be Put again: see End.
 	Unclean bool
+	// SameBoot says that the kernel still runs that had what the store wrote: if Unclean, a process was killed, and nothing is damaged.
+	SameBoot bool
 	// SyncedTime is what Index.SyncedTime last returned, as the checkpoint kept it; 0 = not known.
 	SyncedTime int64
 	Logger     *slog.Logger

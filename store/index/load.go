@@ -67,7 +67,11 @@ func (x *Index) loadFile(path, name string, newer int) (cut bool, err error) {
 		x.log.Error("index file damaged", "path", path, "err", bad)
 	}
 	suspect := x.suspect(file, newer)
-	if suspect || bad != nil && newer == 0 {
+	if kept := x.opts.SameBoot && bad == nil && (newer == 0 || x.full(&file.disk)); suspect && kept {
+		if err := file.settleSlots(); err != nil {
+			return false, errors.Join(fmt.Errorf("settle index file %s: %w", path, err), f.Close())
+		}
+	} else if suspect || bad != nil && newer == 0 {
 		before := file.disk
 		changed, err := file.repair(math.MaxInt64)
 		if err != nil {
