@@ -191,6 +191,11 @@ func (d *delivery) fill(l *level) error {
 		switch batch.Status {
 		case store.AtEnd, store.NoQueue:
 			return nil
+		case store.BeyondEnd:
+			if d.s.opts.Store.Given(Topic, int32(l.number-1)) >= l.read {
+				return nil // the place of what was lost is kept free: nothing that comes has a smaller number
+			}
+			d.move(l, batch)
 		case store.Found:
 			d.take(l, buf, batch)
 		default:

@@ -126,3 +126,28 @@ func TestPlacesThatArePassedOverGoAlong(t *testing.T) {
 	require.True(t, own.raise(progress{next: map[int]offset.Queue{1: 40}, mark: 300}), "it was delivered meanwhile")
 	require.Empty(t, own.passed)
 }
+
+// TestALevelStaysWhereItIsWhileTheQueuesEndIsLost, when the place of that is kept free.
+func TestALevelStaysWhereItIsWhileTheQueuesEndIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := vfstest.New()
+		s, err := store.Open(store.Options{FS: disk, Root: root, SegmentSize: 4 << 20, ConsumeQueueUnits: 20_000})
+		require.NoError(t, err)
+		_, err = s.Leave(store.Lost{
+			Queue:  func(_ string, _ int32, next offset.Queue) offset.Queue { return next },
+			Others: []store.QueueSpan{{Topic: Topic, Queue: 1, To: 48}},
+		})
+		require.NoError(t, err)
+		require.NoError(t, s.Close())
+		disk.WriteFile(path, progress{next: map[int]offset.Queue{2: 24}}.format(1))
+		r := begin(t, disk, nil)
+		synctest.Wait()
+		require.EqualValues(t, 24, r.scheduler.Progress()[1].Next)
+		r.send(2, "new")
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		require.Equal(t, []string{"new"}, r.delivered())
+		require.EqualValues(t, 49, r.scheduler.Progress()[1].Next)
+		r.stop()
+	})
+}

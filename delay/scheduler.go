@@ -28,6 +28,7 @@ type Store interface {
 	Written() offset.Physical
 	Flushed() offset.Physical
 	Gaps() store.Gaps
+	Given(topic string, queue int32) offset.Queue
 }
 
 // Options are what a Scheduler works with.

@@ -461,6 +461,8 @@ var failedActs = []struct {
 	{356, "delayed messages were delivered while the role was being handed over"},
 	{362, "a delayed message that was filled into a gap was never delivered"},
 	{373, "the same"},
+	{3599, "a level of delayed messages went back when the end of its queue was lost"},
+	{20792, "a reset that was answered was lost by a power cut, while a slave had it"},
 }
 
 func TestActsThatFailed(t *testing.T) {

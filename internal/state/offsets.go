@@ -423,7 +423,7 @@ func (o *Offsets) RemoveTopic(topic string) error {
 	o.dirty.Add(1)
 	ticket := o.journal.put(record{op: opRemoveTopic, topic: topic})
 	s.mu.Unlock()
-	return o.journal.wait(ticket)
+	return o.durable(ticket)
 }
 
 func (o *Offsets) dropTopic(s *shard, topic string) {

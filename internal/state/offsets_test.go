@@ -269,6 +269,21 @@ func TestAResetIsToldAgainToAGroupThatWasSilent(t *testing.T) {
 	require.EqualValues(t, 100, to)
 }
 
+// TestAnOperatorsActSurvivesAPowerCut, where a commit of the last second does not.
+func TestAnOperatorsActSurvivesAPowerCut(t *testing.T) {
+	fsys := vfstest.New()
+	o := openOffsets(t, fsys, nil)
+	commit(t, o, "g", "t", 0, 1000)
+	commit(t, o, "g", "deleted", 0, 5)
+	require.NoError(t, o.Reset("g", "t", 0, 100))
+	after := openOffsets(t, fsys.CrashClone(vfstest.KeepNothing, 1), nil)
+	requireOffset(t, after, "g", "t", 0, 100)
+	require.EqualValues(t, 1, after.Stats().PendingResets)
+	require.NoError(t, o.RemoveTopic("deleted"))
+	_, ok := openOffsets(t, fsys.CrashClone(vfstest.KeepNothing, 1), nil).Query("g", "deleted", 0)
+	require.False(t, ok)
+}
+
 // Promise P4: progress only rises between replicas, but an operator's reset wins.
 func TestMergeTakesTheMaximumUnlessAResetStandsBetween(t *testing.T) {
 	for _, c := range []struct {

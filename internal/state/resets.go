@@ -1,6 +1,7 @@
 package state
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -39,8 +40,11 @@ func (o *Offsets) Reset(group, topic string, queue int32, to offset.Queue) error
 	ticket := o.journal.put(rec)
 	s.mu.Unlock()
 	o.opts.Logger.Info("consumer offset reset", "group", group, "topic", topic, "queue", queue, "before", int64(rec.prior), "qoff", int64(to))
-	return o.journal.wait(ticket)
+	return o.durable(ticket)
 }
+
+// durable returns when a record is on the disk: what an operator was told is done must not go with the last second.
+func (o *Offsets) durable(ticket uint64) error { return errors.Join(o.journal.wait(ticket), o.Tick()) }
 
 // PulledReset tells what a pull at from by the group must be answered: with ok, that its offset moved to the one
 // returned. A pull at the reset's own offset shows that the group has followed, and ends the reset; so does time, when
