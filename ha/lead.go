@@ -105,7 +105,7 @@ func (l *Leader) Prepare(ctx context.Context) (exposed bool, err error) {
 		own.Low, own.End, own.Epoch = l.opts.Store.Low(), l.opts.Store.Written(), l.opts.Memory.Epoch()
 		own.Damaged = len(l.opts.Store.Damaged()) > 0
 		others := replicas(peers, forks, alive)
-		if wasEmpty && anyHas(others) && !l.opts.Memory.New() {
+		if wasEmpty && (anyHas(others) || own.Epoch == 0 && anyKnows(others)) && !l.opts.Memory.New() {
 			if err := l.opts.Memory.Begins(); err != nil {
 				return false, err
 			}
@@ -204,6 +204,11 @@ func replicas(peers []Peer, forks map[string]offset.Physical, alive int64) []Rep
 		list[i].Forked, list[i].Parted = forks[p.Addr]
 	}
 	return list
+}
+
+// anyKnows says whether one has heard of a master that was open: what that had given out it may have lost since.
+func anyKnows(list []Replica) bool {
+	return slices.ContainsFunc(list, func(r Replica) bool { return r.Epoch > 0 })
 }
 
 func anyHas(list []Replica) bool {

@@ -129,6 +129,7 @@ var failedSeeds = []struct {
 	{24304, false, "a record was passed over whose queue had lost a file, so that its number seemed to be another's"},
 	{25319, false, "a topic that only a lost disk had was made anew, with offsets that had been given out"},
 	{25643, false, "the same"},
+	{61601, false, "a master's disk was lost, then the power of all others, and nobody took it for a new one"},
 	{1643, true, "a slave was cut where its master's log was damaged, since a later process of the master knew nothing of that"},
 	{2309, true, "the same"},
 	{4732, true, "the same"},
