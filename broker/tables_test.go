@@ -133,7 +133,7 @@ func TestAllConsumerAndDelayOffsets(t *testing.T) {
 	table := offsets()
 	require.Equal(t, map[string]map[int32]int64{"T@G": {0: 4}}, table.OffsetTable)
 	require.NotNil(t, table.DataVersion)
-	require.Nil(t, table.Ratchet)
+	require.Empty(t, table.Ratchet.Resets, "but it says that it knows of resets")
 	p.must(protocol.InvokeBrokerToResetOffset, &protocol.ResetOffsetRequest{
 		Group: "G", Topic: "T", Timestamp: 0, IsForce: true, QueueID: protocol.Some(int32(0)), Offset: protocol.Some(int64(2)),
 	}, nil)
