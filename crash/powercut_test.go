@@ -3,7 +3,9 @@
 package crash
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"regexp"
@@ -119,6 +121,22 @@ func (c *powerStore) start() {
 	require.Less(c.t, time.Since(began), 40*time.Second, "the start took too long")
 }
 
+var bootID = regexp.MustCompile(`"boot": *"[^"]*"`)
+
+// remount gives the power back. The machine was not started anew, so that the broker would trust its page cache: it is made to
+// forget in which boot it was.
+func (c *powerStore) remount() {
+	c.disk.remount()
+	path := c.server.data + "/store/replication.json"
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) { // it was cut before its first start was through
+		return
+	}
+	require.NoError(c.t, err)
+	require.Regexp(c.t, bootID, string(text))
+	require.NoError(c.t, os.WriteFile(path, bootID.ReplaceAll(text, []byte(`"boot": ""`)), 0o644))
+}
+
 var recovered = regexp.MustCompile(`store recovered.*clean=(\w+)`)
 
 // requireLogged demands that the start says how the stop before was; clean may be empty for "either".
@@ -159,7 +177,7 @@ func (c *powerStore) cut(a *load) time.Time {
 	if a != nil {
 		a.work.Wait()
 	}
-	c.disk.remount()
+	c.remount()
 	c.ledger.turn(powered)
 	return now
 }
