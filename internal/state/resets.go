@@ -9,9 +9,8 @@ import (
 )
 
 // toldFor is how long after a pull was told of a reset the group's other words still count as from before it, if it goes on
-// pulling. Clients of
-// 4.9 wait 10 s after they were told before they commit the new position, and report the old one meanwhile; the answer
-// to the pull may also be lost.
+// pulling. Clients of 4.9 wait 10 s after they were told before they commit the new position, and report the old one meanwhile;
+// the answer to the pull may also be lost.
 const toldFor = 30 * time.Second
 
 // Reset moves a group to an offset by an operator's order, back or forth. It counts at once: Query answers it. Until
