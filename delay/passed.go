@@ -13,42 +13,14 @@ import (
 // sure to be delivered as all else, so that these places are remembered as long as the log has gaps or damage.
 
 // span is a part of a level's queue: [from, to).
-type span struct{ from, to offset.Queue }
-
-// with adds a span to others that are in order.
-func with(list []span, add span) []span {
-	list = append(slices.Clone(list), add)
-	slices.SortFunc(list, func(a, b span) int { return int(a.from - b.from) })
-	out := list[:1]
-	for _, s := range list[1:] {
-		if last := &out[len(out)-1]; s.from <= last.to {
-			last.to = max(last.to, s.to)
-		} else {
-			out = append(out, s)
-		}
-	}
-	return out
-}
-
-// without takes a span out of others.
-func without(list []span, out span) (rest []span) {
-	for _, s := range list {
-		if before := (span{s.from, min(s.to, out.from)}); before.from < before.to {
-			rest = append(rest, before)
-		}
-		if behind := (span{max(s.from, out.to), s.to}); behind.from < behind.to {
-			rest = append(rest, behind)
-		}
-	}
-	return rest
-}
+type span = offset.Span[offset.Queue]
 
 // pass notes that a level steps over [from, to), where something may be filled in later.
 func (s *Scheduler) pass(level int, from, to offset.Queue) {
 	if gaps := s.opts.Store.Gaps(); from >= to || len(gaps.Log)+len(gaps.Damaged) == 0 {
 		return
 	}
-	s.setPassed(level, func(list []span) []span { return with(list, span{from, to}) })
+	s.setPassed(level, func(list []span) []span { return offset.With(slices.Clone(list), span{From: from, To: to}) })
 }
 
 func (s *Scheduler) setPassed(level int, change func([]span) []span) {
@@ -58,7 +30,7 @@ func (s *Scheduler) setPassed(level int, change func([]span) []span) {
 	list := change(before)
 	s.passedTo[level-1].Store(0)
 	if len(list) > 0 {
-		s.passedTo[level-1].Store(int64(list[len(list)-1].to))
+		s.passedTo[level-1].Store(int64(list[len(list)-1].To))
 	}
 	if !slices.Equal(list, before) {
 		s.progress = s.progress.clone()
@@ -93,7 +65,7 @@ func (d *delivery) late(l *level) (left time.Duration, err error) {
 func (d *delivery) eachLate(l *level, fn func(*waiting) error) (left time.Duration, err error) {
 	left = -1
 	for _, s := range d.s.passed(l.number) {
-		for at := s.from; at < s.to; {
+		for at := s.From; at < s.To; {
 			buf, batch, err := d.s.opts.Store.Read(store.Query{
 				Topic: Topic, Queue: int32(l.number - 1), From: at, MaxMessages: 1, MaxBytes: readBytes,
 			}, nil)
@@ -108,7 +80,7 @@ func (d *delivery) eachLate(l *level, fn func(*waiting) error) (left time.Durati
 				continue
 			}
 			r, err := message.Parse(buf)
-			if err != nil || r.QueueOffset >= s.to {
+			if err != nil || r.QueueOffset >= s.To {
 				break
 			}
 			w := waiting{record: r, due: r.StoreTimestamp + l.delay.Milliseconds(), at: r.QueueOffset, late: true}

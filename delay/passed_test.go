@@ -99,15 +99,15 @@ func TestWhatIsRepairedIsDelivered(t *testing.T) {
 
 func TestPlacesThatArePassedOver(t *testing.T) {
 	var list []span
-	for _, s := range []span{{10, 20}, {30, 40}, {18, 25}, {25, 26}} {
-		list = with(list, s)
+	for _, s := range []span{{From: 10, To: 20}, {From: 30, To: 40}, {From: 18, To: 25}, {From: 25, To: 26}} {
+		list = offset.With(list, s)
 	}
-	require.Equal(t, []span{{10, 26}, {30, 40}}, list)
-	require.Equal(t, []span{{10, 12}, {13, 26}, {30, 40}}, without(list, span{12, 13}))
-	require.Equal(t, []span{{10, 11}}, without(list, span{11, 50}))
-	require.Empty(t, without(list, span{0, 50}))
+	require.Equal(t, []span{{From: 10, To: 26}, {From: 30, To: 40}}, list)
+	require.Equal(t, []span{{From: 10, To: 12}, {From: 13, To: 26}, {From: 30, To: 40}}, offset.Without(list, span{From: 12, To: 13}))
+	require.Equal(t, []span{{From: 10, To: 11}}, offset.Without(list, span{From: 11, To: 50}))
+	require.Empty(t, offset.Without(list, span{From: 0, To: 50}))
 
-	p := progress{next: map[int]offset.Queue{2: 50, 3: 1}, passed: map[int][]span{2: list, 12: {{1, 2}}}}
+	p := progress{next: map[int]offset.Queue{2: 50, 3: 1}, passed: map[int][]span{2: list, 12: {{From: 1, To: 2}}}}
 	again, err := parseProgress(p.format(1))
 	require.NoError(t, err)
 	require.Equal(t, p, again)
@@ -120,8 +120,8 @@ func TestPlacesThatArePassedOver(t *testing.T) {
 // TestPlacesThatArePassedOverGoAlong with the progress of the broker that has passed them.
 func TestPlacesThatArePassedOverGoAlong(t *testing.T) {
 	own := progress{next: map[int]offset.Queue{1: 30}, mark: 100}.clone()
-	require.True(t, own.raise(progress{next: map[int]offset.Queue{1: 40}, passed: map[int][]span{1: {{5, 9}}}, mark: 200}))
-	require.Equal(t, []span{{5, 9}}, own.passed[1])
+	require.True(t, own.raise(progress{next: map[int]offset.Queue{1: 40}, passed: map[int][]span{1: {{From: 5, To: 9}}}, mark: 200}))
+	require.Equal(t, []span{{From: 5, To: 9}}, own.passed[1])
 	require.False(t, own.raise(progress{next: map[int]offset.Queue{1: 40}, mark: 150}), "an older table")
 	require.True(t, own.raise(progress{next: map[int]offset.Queue{1: 40}, mark: 300}), "it was delivered meanwhile")
 	require.Empty(t, own.passed)

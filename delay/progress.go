@@ -94,7 +94,7 @@ func parseProgress(text []byte) (progress, error) {
 			if p.passed == nil {
 				p.passed = map[int][]span{}
 			}
-			p.passed[level] = append(p.passed[level], span{offset.Queue(s[0]), offset.Queue(s[1])})
+			p.passed[level] = append(p.passed[level], span{From: offset.Queue(s[0]), To: offset.Queue(s[1])})
 		}
 	}
 	return p, nil
@@ -119,7 +119,7 @@ func (p progress) format(now int64) []byte {
 				if i > 0 {
 					b = append(b, ',')
 				}
-				b = fmt.Appendf(b, "[%d,%d]", s.from, s.to)
+				b = fmt.Appendf(b, "[%d,%d]", s.From, s.To)
 			}
 			b = append(b, ']')
 		}

@@ -215,7 +215,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	start := s.progress.clone()
 	s.mu.Unlock()
 	for i := range s.passedTo { // what is not passed yet is read
-		s.setPassed(i+1, func(list []span) []span { return without(list, span{start.next[i+1], 1<<63 - 1}) })
+		s.setPassed(i+1, func(list []span) []span { return offset.Without(list, span{From: start.next[i+1], To: 1<<63 - 1}) })
 	}
 	defer func() {
 		s.mu.Lock()
@@ -246,7 +246,7 @@ func (s *Scheduler) advance(level int, next offset.Queue, mark offset.Physical) 
 
 // cover notes that what was filled into a place which a level had passed over is delivered, by a record that ends at mark.
 func (s *Scheduler) cover(level int, at offset.Queue, mark offset.Physical) {
-	s.setPassed(level, func(list []span) []span { return without(list, span{at, at + 1}) })
+	s.setPassed(level, func(list []span) []span { return offset.Without(list, span{From: at, To: at + 1}) })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.progress.mark = max(s.progress.mark, mark)

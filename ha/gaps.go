@@ -112,7 +112,7 @@ func (in *intake) adoptDeleted() error {
 
 // endOf is up to where a broker that keeps places free may have what belongs into a gap, from its beginning on.
 func endOf(gap store.Span, free []store.Span) offset.Physical {
-	if left := store.Without([]store.Span{gap}, free...); len(left) > 0 && left[0].From == gap.From {
+	if left := offset.Without([]store.Span{gap}, free...); len(left) > 0 && left[0].From == gap.From {
 		return left[0].To
 	}
 	return gap.From
@@ -174,9 +174,9 @@ func (f *Follower) fill(ctx context.Context, haAddr string, peer *Peer, told <-c
 // repair fetches what is damaged here from the broker at addr, as far as that does not lack it itself.
 func (p *puller) repair(ctx context.Context, addr string, lacks []store.Span) error {
 	var errs []error
-	for _, part := range store.Without(p.store.Damaged(), lacks...) {
+	for _, part := range offset.Without(p.store.Damaged(), lacks...) {
 		err := p.refill(ctx, addr, part.From, part.To, p.store.RepairStream(part))
-		if err == nil && len(store.Without([]store.Span{part}, p.store.Damaged()...)) == 0 {
+		if err == nil && len(offset.Without([]store.Span{part}, p.store.Damaged()...)) == 0 {
 			err = fmt.Errorf("%w: what was sent for [%d, %d) ends elsewhere", message.ErrCorrupt, part.From, part.To)
 		}
 		errs = append(errs, err)

@@ -28,7 +28,7 @@ type segment struct {
 	readOnly bool // in a folder in which nothing is to be changed
 }
 
-func (s *segment) span() Span { return Span{s.start, s.end} }
+func (s *segment) span() Span { return Span{From: s.start, To: s.end} }
 
 // commitLog is the sequence of segments. Bytes below written are there to read, and never change; bytes below flushed
 // are on the disk.

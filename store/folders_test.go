@@ -248,7 +248,7 @@ func TestDamageInAReadOnlyFolderIsNotRepaired(t *testing.T) {
 	readOnlyDisk(t, disk, testRoot+"/commitlog")
 	o.FS, o.ReadOnlyCommitLogDirs, o.CommitLogDirs = disk, []string{testRoot + "/commitlog"}, []string{"/new"}
 	s = mustOpen(t, o)
-	require.Equal(t, []Span{{victim.Physical, victim.End}}, s.Damaged())
+	require.Equal(t, []Span{{From: victim.Physical, To: victim.End}}, s.Damaged())
 	require.ErrorIs(t, s.RepairStream(s.Damaged()[0]).Write(whole), message.ErrCorrupt)
 	require.NoError(t, s.Err())
 }

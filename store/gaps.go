@@ -139,7 +139,7 @@ func (s *Store) leave(g Lost) (Gaps, error) {
 	var added Gaps
 	if end := s.log.written.load(); g.Log > end {
 		size := offset.Physical(s.log.size)
-		added.Log = append(added.Log, Span{end, (g.Log + size - 1) / size * size})
+		added.Log = append(added.Log, Span{From: end, To: (g.Log + size - 1) / size * size})
 	}
 	others := map[*queue]offset.Queue{}
 	for _, other := range g.Others {
@@ -216,24 +216,10 @@ func (s *Store) Adopt(spans []QueueSpan, unseen Unseen) error {
 // put lock is held.
 func (s *Store) copyGap(gap Span) error {
 	next := s.gaps.get()
-	if next.Log = joined(next.Log, gap); slices.Equal(next.Log, s.gaps.now.Load().Log) {
+	if next.Log = offset.With(next.Log, gap); slices.Equal(next.Log, s.gaps.now.Load().Log) {
 		return nil
 	}
 	return s.gaps.save(next)
-}
-
-// joined adds a span to others that are in order, as one with those that it touches.
-func joined(list []Span, add Span) []Span {
-	i := 0
-	for i < len(list) && list[i].To < add.From {
-		i++
-	}
-	n := i
-	for n < len(list) && list[n].From <= add.To {
-		add = Span{min(add.From, list[n].From), max(add.To, list[n].To)}
-		n++
-	}
-	return slices.Replace(list, i, n, add)
 }
 
 // dropGaps forgets gaps of the log behind its end, at Open: what stood before them is lost, and was copied from a broker that
@@ -331,7 +317,7 @@ func (s *Store) refill(pos offset.Physical, b []byte, blank bool) error {
 	if blank {
 		end = seg.end
 	}
-	if err := s.gaps.save(s.filledUp(next, Span{pos, end})); err != nil {
+	if err := s.gaps.save(s.filledUp(next, Span{From: pos, To: end})); err != nil {
 		return err
 	}
 	s.dispatcher.round.publish(s.files)
@@ -340,7 +326,7 @@ func (s *Store) refill(pos offset.Physical, b []byte, blank bool) error {
 
 // gapAt is the segment of a gap that begins at pos, and has room for so many bytes.
 func (s *Store) gapAt(pos offset.Physical, size int) (*segment, error) {
-	gap := Span{pos, pos + offset.Physical(size)}
+	gap := Span{From: pos, To: pos + offset.Physical(size)}
 	if !slices.ContainsFunc(s.gaps.now.Load().Log, func(g Span) bool { return g.From == pos && gap.To <= g.To }) {
 		return nil, fmt.Errorf("%w: no gap of the log begins there", ErrOrder)
 	}
@@ -352,8 +338,8 @@ func (s *Store) gapAt(pos offset.Physical, size int) (*segment, error) {
 
 // filledUp is without a part that is no gap any more.
 func (s *Store) filledUp(g Gaps, part Span) Gaps {
-	g.Log = Without(g.Log, part)
-	g.Filled = joined(Without(g.Filled, Span{To: s.Low()}), part)
+	g.Log = offset.Without(g.Log, part)
+	g.Filled = offset.With(offset.Without(g.Filled, Span{To: s.Low()}), part)
 	return g
 }
 

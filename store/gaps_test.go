@@ -120,7 +120,7 @@ func TestACopyOfAFilledGapIsNoOtherLog(t *testing.T) {
 	_, err := full.ReadLog(gap.From, b)
 	require.NoError(t, err)
 	require.NoError(t, master.Refill(gap.From, b, false))
-	require.Equal(t, []Span{{gap.From, full.Written()}}, master.Gaps().Filled)
+	require.Equal(t, []Span{{From: gap.From, To: full.Written()}}, master.Gaps().Filled)
 	require.EqualValues(t, -1, differs(t, master, plain, nil))
 	require.EqualValues(t, -1, differs(t, knows, master, nil))
 	require.Equal(t, gap.From, differs(t, plain, master, nil))

@@ -27,13 +27,7 @@ import (
 // place and decides the same.
 
 // Span is a part of the log: [From, To).
-type Span struct {
-	From offset.Physical `json:"from"`
-	To   offset.Physical `json:"to"`
-}
-
-// Has says whether a position is in it.
-func (s Span) Has(pos offset.Physical) bool { return s.From <= pos && pos < s.To }
+type Span = offset.Span[offset.Physical]
 
 type recovery struct {
 	s        *Store
@@ -93,7 +87,7 @@ func (s *Store) recover(clean bool) error {
 	s.dispatcher.done.raise(r.end)
 	s.dispatcher.lastTime = r.history.lastTime
 	s.put.lastTime = r.history.lastTime
-	if err := s.noteDamage(Without(s.gaps.get().Damaged, Span{r.start, math.MaxInt64}), r.damage...); err != nil {
+	if err := s.noteDamage(offset.Without(s.gaps.get().Damaged, Span{From: r.start, To: math.MaxInt64}), r.damage...); err != nil {
 		return fmt.Errorf("note what is damaged: %w", err)
 	}
 	s.logger.Info("store recovered", "clean", clean, "start", r.start, "phy", r.end, "damaged", len(r.damage),
@@ -384,7 +378,7 @@ func (r *recovery) scan() error {
 			return r.write()
 		}
 		r.s.logger.Error("damaged part of the log skipped", "phy", pos, "end", next, "err", f.why)
-		r.damage = append(r.damage, Span{pos, next})
+		r.damage = append(r.damage, Span{From: pos, To: next})
 		pos, careful = next, calmAfter
 	}
 }

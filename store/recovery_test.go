@@ -15,7 +15,7 @@ import (
 )
 
 func TestExamine(t *testing.T) {
-	seg := Span{1000, 2000}
+	seg := Span{From: 1000, To: 2000}
 	rec := func(pos offset.Physical, body, props string) []byte {
 		return message.AppendRecord(nil, &message.Record{
 			PhysicalOffset: pos, Topic: []byte("T"), Body: []byte(body), Properties: []byte(props),
@@ -164,7 +164,7 @@ func TestDamagedRecordIsSkipped(t *testing.T) {
 		flip(t, disk, logFile(0), int64(victim.End)-4)
 		o.FS = disk
 		s = mustOpen(t, o)
-		require.Equal(t, []Span{{victim.Physical, victim.End}}, s.Damaged())
+		require.Equal(t, []Span{{From: victim.Physical, To: victim.End}}, s.Damaged())
 		require.Len(t, readQueue(t, s, "U", 0), 200)
 		got := readQueue(t, s, "T", 0)
 		require.Len(t, got, 199)

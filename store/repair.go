@@ -13,31 +13,15 @@ import (
 // Damaged are the parts of the log that hold no records, in order: recovery could not read them and skipped them, or another
 // broker's log, of which this one is a copy, has none there either. Their messages read as Hole. They are noted with the gaps
 // until they are repaired, for a later recovery may begin behind them.
-func (s *Store) Damaged() []Span { return Without(s.gaps.get().Damaged, Span{To: s.Low()}) }
-
-// Without is what is left of spans, which are in order, when others are taken out.
-func Without(list []Span, others ...Span) []Span {
-	for _, o := range others {
-		var rest []Span
-		for _, s := range list {
-			for _, part := range [...]Span{{s.From, min(s.To, o.From)}, {max(s.From, o.To), s.To}} {
-				if part.From < part.To {
-					rest = append(rest, part)
-				}
-			}
-		}
-		list = rest
-	}
-	return list
-}
+func (s *Store) Damaged() []Span { return offset.Without(s.gaps.get().Damaged, Span{To: s.Low()}) }
 
 // noteDamage notes parts of the log that hold no records. The put lock is held, or nobody else has the store yet.
 func (s *Store) noteDamage(list []Span, found ...Span) error {
 	for _, d := range found {
-		list = joined(list, d)
+		list = offset.With(list, d)
 	}
 	next := s.gaps.get()
-	next.Damaged = Without(list, append(slices.Clone(next.Log), Span{To: s.Low()})...) // nothing is missed in a gap
+	next.Damaged = offset.Without(list, append(slices.Clone(next.Log), Span{To: s.Low()})...) // nothing is missed in a gap
 	if slices.Equal(next.Damaged, s.gaps.now.Load().Damaged) {
 		return nil
 	}
@@ -84,7 +68,7 @@ func (s *Store) repair(damage Span, pieces []piece) error {
 		return err
 	}
 	known := s.gaps.get().Damaged
-	if len(Without([]Span{damage}, known...)) > 0 {
+	if len(offset.Without([]Span{damage}, known...)) > 0 {
 		return ErrNotFound
 	}
 	for _, p := range pieces {
@@ -100,7 +84,7 @@ func (s *Store) repair(damage Span, pieces []piece) error {
 			return err
 		}
 	}
-	return s.noteDamage(Without(known, damage))
+	return s.noteDamage(offset.Without(known, damage))
 }
 
 // putBack writes records into the midst of the log, and their entries into the queues, durably; with blank the segment's rest
@@ -178,12 +162,12 @@ func (s *Store) refillDamage(pos offset.Physical, b []byte) error {
 		if err != nil {
 			return err
 		}
-		part := Span{pos, pos + offset.Physical(len(b))}
+		part := Span{From: pos, To: pos + offset.Physical(len(b))}
 		if err := s.writeBack(seg, pos, b, true); err != nil {
 			return err
 		}
 		next := s.filledUp(s.gaps.get(), part)
-		next.Damaged = joined(next.Damaged, part)
+		next.Damaged = offset.With(next.Damaged, part)
 		return s.gaps.save(next)
 	})
 }

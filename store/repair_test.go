@@ -169,8 +169,8 @@ func TestAPartOfTheDamageIsRepaired(t *testing.T) {
 	b := make([]byte, first-all.From)
 	_, err = whole.ReadLog(all.From, b)
 	require.NoError(t, err)
-	require.NoError(t, damaged.RepairStream(Span{all.From, first}).Write(b))
-	require.Equal(t, []Span{{first, all.To}}, damaged.Damaged())
+	require.NoError(t, damaged.RepairStream(Span{From: all.From, To: first}).Write(b))
+	require.Equal(t, []Span{{From: first, To: all.To}}, damaged.Damaged())
 	require.NoError(t, repairs(t, damaged, whole))
 	requireSameLogs(t, whole, damaged)
 }
@@ -180,7 +180,7 @@ func TestARepairTakesNoPlaceOfAnother(t *testing.T) {
 	_, damaged, _ := damagedCopy(t, 700, 512)
 	d := damaged.Damaged()
 	_, b := recordOf("T", 0, d[0].From, 1)
-	require.ErrorIs(t, damaged.RepairStream(Span{d[0].From, d[0].From + offset.Physical(len(b))}).Write(b), message.ErrCorrupt)
+	require.ErrorIs(t, damaged.RepairStream(Span{From: d[0].From, To: d[0].From + offset.Physical(len(b))}).Write(b), message.ErrCorrupt)
 	require.Equal(t, d, damaged.Damaged())
 }
 

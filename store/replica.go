@@ -153,12 +153,12 @@ func (s *Store) replicaLocked(pos offset.Physical, b []byte, records []message.R
 	}
 	end = pos + offset.Physical(len(b))
 	if kind == damagedBytes {
-		if err := s.noteDamage(s.gaps.get().Damaged, Span{pos, end}); err != nil {
+		if err := s.noteDamage(s.gaps.get().Damaged, Span{From: pos, To: end}); err != nil {
 			return 0, err
 		}
 	}
 	if kind == recordsThenGap {
-		if err := s.copyGap(Span{end, seg.end}); err != nil {
+		if err := s.copyGap(Span{From: end, To: seg.end}); err != nil {
 			return 0, err
 		}
 	}
@@ -345,7 +345,7 @@ func (t *Stream) Write(b []byte) error {
 // step takes what is whole, up to a segment's end; more says that there may be more to take.
 func (t *Stream) step() (more bool, err error) {
 	start := t.Safe()
-	seg := Span{start - start%t.size, start - start%t.size + t.size}
+	seg := Span{From: start - start%t.size, To: start - start%t.size + t.size}
 	n, blank := 0, false
 	t.records = t.records[:0]
 	var bad error
@@ -447,7 +447,7 @@ type Comparison struct {
 
 // Compare begins at pos, where a record must begin.
 func (s *Store) Compare(pos offset.Physical) *Comparison {
-	c := &Comparison{cursor: cursor{log: s.log}, store: s, pos: pos, region: Span{pos, pos}, any: true, filled: s.gaps.get().Filled}
+	c := &Comparison{cursor: cursor{log: s.log}, store: s, pos: pos, region: Span{From: pos, To: pos}, any: true, filled: s.gaps.get().Filled}
 	c.Pass(nil, nil)
 	return c
 }
@@ -498,7 +498,7 @@ func (c *Comparison) another(b []byte) bool {
 	c.theirs = append(c.theirs, b...)
 	size := offset.Physical(c.store.log.size)
 	start := c.region.From - c.region.From%size
-	switch f := examine(c.theirs, c.region.From, Span{start, start + size}); f.kind {
+	switch f := examine(c.theirs, c.region.From, Span{From: start, To: start + size}); f.kind {
 	case isCut:
 		return c.region.From+offset.Physical(len(c.theirs)) >= c.region.To
 	case isBlank:

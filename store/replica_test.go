@@ -286,7 +286,7 @@ func TestRefillBringsBackWhatWasLost(t *testing.T) {
 		require.NoError(t, err)
 		// To the last whole record of this segment, and whether the segment ends with a blank one.
 		size, blank := 0, false
-		for seg := (Span{pos - pos%4096, pos - pos%4096 + 4096}); size < n; {
+		for seg := (Span{From: pos - pos%4096, To: pos - pos%4096 + 4096}); size < n; {
 			f := examine(b[size:n], pos+offset.Physical(size), seg)
 			if blank = f.kind == isBlank; blank {
 				break

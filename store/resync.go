@@ -104,7 +104,7 @@ func (s *segment) extents(pos, limit offset.Physical) ([]Span, error) {
 	list, err := extents(s.file, int64(max(pos, s.start)-s.start), int64(min(limit, s.end)-s.start))
 	spans := make([]Span, len(list))
 	for i, e := range list {
-		spans[i] = Span{s.start + offset.Physical(e.from), s.start + offset.Physical(e.to)}
+		spans[i] = Span{From: s.start + offset.Physical(e.from), To: s.start + offset.Physical(e.to)}
 	}
 	return spans, err
 }

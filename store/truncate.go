@@ -173,9 +173,9 @@ func (l *commitLog) wipe(from offset.Physical) error {
 
 // truncate drops the gaps and the damage of the log behind its end. Gaps of queues stay: their offsets were given out.
 func (g *gaps) truncate(to offset.Physical) error {
-	now, next, behind := g.now.Load(), g.get(), Span{to, math.MaxInt64}
+	now, next, behind := g.now.Load(), g.get(), Span{From: to, To: math.MaxInt64}
 	next.Log = slices.DeleteFunc(next.Log, func(s Span) bool { return s.From >= to })
-	next.Filled, next.Damaged = Without(next.Filled, behind), Without(next.Damaged, behind)
+	next.Filled, next.Damaged = offset.Without(next.Filled, behind), offset.Without(next.Damaged, behind)
 	if slices.Equal(now.Log, next.Log) && slices.Equal(now.Filled, next.Filled) && slices.Equal(now.Damaged, next.Damaged) {
 		return nil
 	}

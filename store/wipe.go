@@ -41,7 +41,7 @@ func (l *commitLog) dataBehind(pos offset.Physical) (spans []Span, err error) {
 					return nil, err
 				}
 				if n := trimZeros(b); n > 0 {
-					spans = append(spans, Span{at, at + offset.Physical(n)})
+					spans = append(spans, Span{From: at, To: at + offset.Physical(n)})
 				}
 				at += offset.Physical(len(b))
 			}
