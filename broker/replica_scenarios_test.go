@@ -252,9 +252,10 @@ func TestScenario2_19(t *testing.T) {
 	require.Empty(t, slave.replica().Waiting)
 }
 
-// A slave that becomes the master does not deliver again what its master had delivered.
+// A slave that becomes the master does not deliver again what its master had delivered, and becomes it at once: also when
+// nothing would flush soon what it has copied.
 func TestScenario3_17(t *testing.T) {
-	master, slave := pair(t, "SYNC_MASTER")
+	master, slave := pair(t, "SYNC_MASTER", "flushCommitLogThoroughInterval=600000", "flushCommitLogLeastPages=100000")
 	master.createTopic("T", 1)
 	for i := range 200 {
 		master.send("T", 0, fmt.Sprint(i), message.PropertyDelayLevel, "1")

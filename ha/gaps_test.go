@@ -241,10 +241,14 @@ func TestEndOf(t *testing.T) {
 	}
 }
 
-// oneSlave is a Caller to whom a slave of ours answers; noTables are its tables.
+// oneSlave is a Caller to whom a slave of ours answers; noTables are its tables, which say what was not on disk when the
+// master took them over.
 type (
 	oneSlave struct{ status protocol.ReplicaStatus }
-	noTables struct{}
+	noTables struct {
+		master    *store.Store
+		unflushed *offset.Physical
+	}
 )
 
 func (s oneSlave) Call(_ context.Context, _ string, code protocol.RequestCode, _ protocol.Header, _ []protocol.KV, _ []byte) (
@@ -259,7 +263,10 @@ func (s oneSlave) Call(_ context.Context, _ string, code protocol.RequestCode, _
 	return &remoting.Response{Command: answer}, err
 }
 
-func (noTables) Merge(context.Context, string) error         { return nil }
+func (t noTables) Merge(context.Context, string) error {
+	*t.unflushed = max(*t.unflushed, t.master.Written()-t.master.Flushed())
+	return nil
+}
 func (noTables) Committed(func(string, int32, offset.Queue)) {}
 func (noTables) Queues(func(topic string, queue int32))      {}
 
@@ -277,7 +284,7 @@ func TestDamageIsCopied(t *testing.T) {
 	}
 }
 
-// prepares lets a master prepare itself, with one slave.
+// prepares lets a master prepare itself, with one slave. What it takes over of that counts messages that are on its own disk.
 func prepares(t *testing.T, master, slave *store.Store) {
 	t.Helper()
 	memory, log := openMemory(t, vfstest.New()), slog.New(slog.DiscardHandler)
@@ -290,10 +297,20 @@ func prepares(t *testing.T, master, slave *store.Store) {
 	run.Go(func() { _ = master.Run(running) })
 	defer run.Wait()
 	defer stop()
+	tables := noTables{master, new(offset.Physical)}
 	_, err := NewLeader(LeaderOptions{
-		Store: master, Peers: peers, Memory: memory, Metadata: noTables{}, Dial: serves(t, slave), Limit: time.Minute, Logger: log,
+		Store: master, Peers: peers, Memory: memory, Metadata: tables, Dial: serves(t, slave), Limit: time.Minute, Logger: log,
 	}).Prepare(t.Context())
 	require.NoError(t, err)
+	require.Zero(t, *tables.unflushed)
+}
+
+// TestTheLogIsFlushedBeforeAMasterOpens: the progress of delayed messages is not taken over for what is not.
+func TestTheLogIsFlushedBeforeAMasterOpens(t *testing.T) {
+	slave, master := openSmall(t), openSmall(t)
+	put(t, slave, 5000)
+	put(t, master, 5000)
+	prepares(t, master, slave)
 }
 
 // TestGapsAreFilledBeforeAMasterOpens: consumers that come at once would step over them.

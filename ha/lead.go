@@ -259,8 +259,12 @@ func longer(a, b []Epoch) []Epoch {
 	return a
 }
 
-// merge takes over what the replicas know beside messages.
+// merge takes over what the replicas know beside messages. The progress of delayed ones counts what is in the log, and is
+// only taken once that is on disk: as a slave this broker may not have flushed it yet.
 func (l *Leader) merge(ctx context.Context, peers []Peer) error {
+	if err := flush(ctx, l.opts.Store, l.opts.Store.Written()); err != nil {
+		return err
+	}
 	var errs []error
 	for _, p := range peers {
 		if p.Err != nil {
