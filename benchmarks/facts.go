@@ -35,7 +35,7 @@ func (s *stand) dev(ctx context.Context, dir string) (*target, string, error) {
 		return nil, "", err
 	}
 	var err error
-	t.process, err = launch(ctx, filepath.Join(dir, "log"), t.addr, nil, s.binary, "dev", "-data", filepath.Join(dir, "data"),
+	t.process, err = s.sides.launch(ctx, filepath.Join(dir, "log"), t.addr, nil, s.binary, "dev", "-data", filepath.Join(dir, "data"),
 		"-namesrv", names, "-broker", t.addr)
 	return t, names, err
 }

@@ -42,6 +42,7 @@ func command(ctx context.Context, args []string) error {
 		save    = flags.String("save", "", "file for the results, JSON; plots are drawn beside it")
 		show    = flags.String("show", "", "run nothing, print the tables of a saved file and draw its plots")
 		pprof   = flags.String("pprof", "", "address at which ours serves profiles while it is measured")
+		apart   = flags.Bool("apart", false, "give the brokers one half of the processors and the generator the other")
 		only    = flags.Bool("facts", false, "only the trials, no cases: starts, memory, growth")
 		grow    = flags.Int64("grow", 4, "how many GiB of log the costs are followed to")
 		list    = flags.Bool("list", false, "list the cases")
@@ -78,11 +79,19 @@ func command(ctx context.Context, args []string) error {
 	}
 	defer s.close()
 	s.pprof = *pprof
+	if *apart {
+		if s.sides, err = takeSides(); err != nil {
+			return err
+		}
+	}
 	if err := s.names(ctx); err != nil {
 		return err
 	}
 	r := &run{stand: s, targets: strings.Split(*targets, ","), rounds: *rounds, last: *last, warm: *warm, scale: fullScale(*grow<<30, *rounds)}
 	rep := newReport()
+	if *apart {
+		rep.Machine += ", one half for the brokers, the other for the generator"
+	}
 	var failed []error
 	for i := range all {
 		if *only || !wanted(all[i].name, *cases) {

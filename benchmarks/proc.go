@@ -16,22 +16,23 @@ import (
 
 // A process is a server of somebody's, running.
 type process struct {
+	on   *sides
 	cmd  *exec.Cmd
 	log  string
 	done chan struct{} // closed when it has ended
 }
 
 // launch starts a program and waits until it accepts connections at addr. Its output goes to a file.
-func launch(ctx context.Context, log, addr string, env []string, command ...string) (*process, error) {
+func (s *sides) launch(ctx context.Context, log, addr string, env []string, command ...string) (*process, error) {
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, err
 	}
 	defer out.Close()
-	p := &process{cmd: exec.Command(command[0], command[1:]...), log: log, done: make(chan struct{})}
+	p := &process{on: s, cmd: exec.Command(command[0], command[1:]...), log: log, done: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), env...) // what comes later counts
 	p.cmd.Stdout, p.cmd.Stderr = out, out
-	if err := p.cmd.Start(); err != nil {
+	if err := s.start(p.cmd.Start); err != nil {
 		return nil, err
 	}
 	go func() { // owned: by the process, whose end it waits for
@@ -67,7 +68,7 @@ func (p *process) tail() string {
 
 // again starts a process that was killed.
 func (p *process) again(ctx context.Context, addr string) error {
-	next, err := launch(ctx, p.log, addr, p.cmd.Env, p.cmd.Args...)
+	next, err := p.on.launch(ctx, p.log, addr, p.cmd.Env, p.cmd.Args...)
 	if err == nil {
 		*p = *next
 	}

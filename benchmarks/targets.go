@@ -42,6 +42,7 @@ type stand struct {
 	binary  string // ratchet
 	namesrv string // its address
 	server  *process
+	sides   *sides          // nil: all share all processors
 	syncing bool            // SYNC_FLUSH instead of ASYNC_FLUSH
 	pprof   string          // address for the profiles of ours
 	built   map[string]bool // folders of jars
@@ -91,7 +92,7 @@ func (s *stand) names(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.server, err = launch(ctx, filepath.Join(s.dir, "namesrv.log"), s.namesrv, nil, s.binary, "namesrv", "-c", conf)
+	s.server, err = s.sides.launch(ctx, filepath.Join(s.dir, "namesrv.log"), s.namesrv, nil, s.binary, "namesrv", "-c", conf)
 	return err
 }
 
@@ -146,7 +147,7 @@ func (s *stand) startOn(ctx context.Context, name string, fill func(store string
 		if name == gnetAppends {
 			folder = dir
 		}
-		t.process, err = launch(ctx, filepath.Join(dir, "log"), t.addr, []string{boundAddr + "=" + t.addr, boundDir + "=" + folder}, self)
+		t.process, err = s.sides.launch(ctx, filepath.Join(dir, "log"), t.addr, []string{boundAddr + "=" + t.addr, boundDir + "=" + folder}, self)
 	default:
 		return nil, fmt.Errorf("no target %q", name)
 	}
@@ -167,7 +168,7 @@ func (s *stand) ours(ctx context.Context, t *target, args ...string) (*process, 
 	if s.pprof != "" {
 		args = append(args, "-pprof", s.pprof)
 	}
-	return launch(ctx, filepath.Join(t.dir, "log"), t.addr, nil, append([]string{s.binary}, args...)...)
+	return s.sides.launch(ctx, filepath.Join(t.dir, "log"), t.addr, nil, append([]string{s.binary}, args...)...)
 }
 
 // Variables that make this program serve as a bound instead of measuring.
@@ -224,7 +225,7 @@ func (s *stand) java(ctx context.Context, name, class, dir, conf string, port in
 	}
 	command := append([]string{"java", "-Xms2g", "-Xmx2g", "-XX:+UseG1GC"}, javaFlags(dir)...)
 	command = append(command, "-Drocketmq.home.dir="+dir, "-cp", filepath.Join(lib, "*"), "org.apache.rocketmq."+class, "-c", conf)
-	return launch(ctx, filepath.Join(dir, "log"), fmt.Sprintf("127.0.0.1:%d", port), []string{"ROCKETMQ_HOME=" + dir}, command...)
+	return s.sides.launch(ctx, filepath.Join(dir, "log"), fmt.Sprintf("127.0.0.1:%d", port), []string{"ROCKETMQ_HOME=" + dir}, command...)
 }
 
 // javaFlags are what 4.x and 5.x need on a current JDK. home receives logs that go below the user's home.
