@@ -277,7 +277,7 @@ func (g *Group) opens(ctx context.Context) error {
 		select {
 		case <-time.After(drainLook):
 		case <-ctx.Done():
-			return fmt.Errorf("not open as master: %w", ctx.Err())
+			return fmt.Errorf("the role is taken, but this broker is not open as master yet: %s: %w", g.Standing().Closed, ctx.Err())
 		}
 	}
 }
