@@ -24,19 +24,39 @@ func TestServerOutlivesALackOfDescriptors(t *testing.T) {
 	low := limit
 	low.Cur = uint64(len(open) + 20)
 	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &low))
-	var last *os.File
-	for { // use all up, then give one back: to the peer, so that there is none to accept it with
-		f, err := os.Open(os.DevNull)
-		if err != nil {
-			require.ErrorIs(t, err, unix.EMFILE)
-			break
+	var used []*os.File
+	t.Cleanup(func() {
+		for _, f := range used {
+			_ = f.Close()
 		}
-		t.Cleanup(func() { _ = f.Close() })
-		last = f
+	})
+	leave := func(n int) { // that many are free
+		for {
+			f, err := os.Open(os.DevNull)
+			if err != nil {
+				require.ErrorIs(t, err, unix.EMFILE)
+				break
+			}
+			used = append(used, f)
+		}
+		for range n {
+			require.NoError(t, used[len(used)-1].Close())
+			used = used[:len(used)-1]
+		}
 	}
-	require.NoError(t, last.Close())
+	leave(2) // one for the peer, one to accept it with
 	p := dialRaw(t, ts.addr)
-	eventually(t, func() bool { return len(ts.log.String()) > 0 }, "it is logged")
+	p.write(frame(echo, 1, false, "the last"))
+	require.Equal(t, "the last", string(p.read().Body))
+	for refused := false; !refused; { // one of another test's may come free meanwhile, and the peer is accepted with that
+		leave(1)
+		accepted := ts.Stats().Accepted
+		p = dialRaw(t, ts.addr)
+		eventually(t, func() bool {
+			refused = len(ts.log.String()) > 0
+			return refused || ts.Stats().Accepted > accepted
+		}, "it is logged")
+	}
 	require.Contains(t, ts.log.String(), "connection not accepted")
 	old.write(frame(echo, 2, false, "meanwhile"))
 	require.Equal(t, "meanwhile", string(old.read().Body))

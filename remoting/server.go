@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -300,13 +301,13 @@ func addrOf(a net.Addr) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-// accept takes connections of one listener until it is closed. It does not end for want of descriptors or memory: it
-// waits until there are some.
+// accept takes connections of one listener until it is closed. It does not end for want of descriptors or memory, and loses
+// no connection by it: it waits until there are some.
 func (s *Server) accept(ctx context.Context, ln net.Listener) error {
 	const shortest, longest = 5 * time.Millisecond, time.Second
 	wait := shortest
 	for {
-		nc, err := ln.Accept()
+		nc, err := acceptFrom(ln)
 		if err == nil {
 			wait = shortest
 			s.adopt(nc)
@@ -325,6 +326,16 @@ func (s *Server) accept(ctx context.Context, ln net.Listener) error {
 		case <-ctx.Done():
 		}
 	}
+}
+
+// acceptFrom takes a connection, once there is a second descriptor: adopt needs one for a moment.
+func acceptFrom(ln net.Listener) (net.Conn, error) {
+	spare, err := os.Open(os.DevNull)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = spare.Close() }()
+	return ln.Accept()
 }
 
 // adopt gives an accepted connection to an event loop.
