@@ -32,7 +32,8 @@ type registrar struct {
 	// onMaster is told whom a name server takes for the group's master; empty: nobody.
 	onMaster func(addr string)
 	// perm is what every topic's permission is cut down to.
-	perm func() int32
+	perm     func() int32
+	patience time.Duration // of topicsChanged
 
 	mu    sync.Mutex
 	links map[string]*link // by name server address. guarded by mu
@@ -51,12 +52,13 @@ type link struct {
 
 	mu      sync.Mutex
 	full    bool            // tell of all topics, not only of those that differ from told. guarded by mu
-	waiters []chan struct{} // closed by the next successful registration. guarded by mu
+	waiters []chan struct{} // closed when the next registration has ended. guarded by mu
+	away    bool            // the last one failed, and nobody waits for the next. guarded by mu
 }
 
 // Limits of a registration.
 const (
-	registerTimeout = 3 * time.Second
+	registerTimeout = 10 * time.Second // a full table is large, and a name server may have other things to do
 	registerRetry   = 500 * time.Millisecond
 	// topicChangeWait is how long a request that changed a topic waits for name servers to know.
 	topicChangeWait = time.Second
@@ -64,20 +66,20 @@ const (
 
 func newRegistrar(self identity, topics *state.Topics, client *remoting.Client, perm func() int32, log *slog.Logger) *registrar {
 	return &registrar{
-		self: self, topics: topics, client: client, perm: perm,
+		self: self, topics: topics, client: client, perm: perm, patience: topicChangeWait,
 		log: log.With("component", "registrar"), links: map[string]*link{},
 	}
 }
 
-// start registers at the name servers, and waits a short time for them to know the broker; it goes on without those
-// that are away. Everything ends when ctx does, see wait; then it may be started again.
+// start registers at the name servers, and waits for them to know the broker; it goes on without those that are away.
+// Everything ends when ctx does, see wait; then it may be started again.
 func (g *registrar) start(ctx context.Context, addrs []string) {
 	g.mu.Lock()
 	g.run = ctx
 	clear(g.links)
 	g.mu.Unlock()
 	g.SetNameServers(addrs)
-	g.topicsChanged(state.TopicChange{})
+	g.tell(registerTimeout)
 }
 
 // SetNameServers replaces the list of name servers: it registers at new ones at once and leaves those that are gone.
@@ -111,14 +113,17 @@ func (g *registrar) wait() { g.loops.Wait() }
 
 // topicsChanged makes every name server know of a change of the topic table. It waits a short time at most, so that
 // whoever asks a name server after the answer to the request that made the change finds the topic.
-func (g *registrar) topicsChanged(state.TopicChange) {
+func (g *registrar) topicsChanged(state.TopicChange) { g.tell(g.patience) }
+
+// tell asks for registrations of what has changed, and waits until each has ended, or for the limit.
+func (g *registrar) tell(limit time.Duration) {
 	g.mu.Lock()
 	done := make([]chan struct{}, 0, len(g.links))
 	for _, l := range g.links {
 		done = append(done, l.tell())
 	}
 	g.mu.Unlock()
-	awaitAll(done, topicChangeWait)
+	awaitAll(done, limit)
 }
 
 // awaitAll waits until all channels are closed, or for the limit.
@@ -147,11 +152,15 @@ func (g *registrar) RegisterAll() {
 	}
 }
 
-// tell asks for a registration of what has changed. The channel is closed when the name server knows.
+// tell asks for a registration of what has changed. The channel is closed when the name server knows, or is away.
 func (l *link) tell() chan struct{} {
 	done := make(chan struct{})
 	l.mu.Lock()
-	l.waiters = append(l.waiters, done)
+	if l.away {
+		close(done)
+	} else {
+		l.waiters = append(l.waiters, done)
+	}
 	l.mu.Unlock()
 	l.ring()
 	return done
@@ -240,18 +249,18 @@ func (g *registrar) register(ctx context.Context, l *link) error {
 	if full || len(news) > 0 { // else another change's registration had this one in it
 		err = g.send(ctx, l, news, version)
 	}
-	if err != nil {
+	if l.told = topics; err != nil {
 		l.told = nil
-		l.mu.Lock()
-		l.waiters = append(l.waiters, waiters...)
-		l.mu.Unlock()
-		return err
 	}
-	l.told = topics
+	l.mu.Lock()
+	if l.away = err != nil; l.away {
+		waiters, l.waiters = append(waiters, l.waiters...), nil
+	}
+	l.mu.Unlock()
 	for _, w := range waiters {
 		close(w)
 	}
-	return nil
+	return err
 }
 
 // changed are the topics in after that are new or different; all of them when one is gone, or nothing is known of before.

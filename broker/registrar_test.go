@@ -26,11 +26,14 @@ type nameServer struct {
 	mu      sync.Mutex
 	version protocol.DataVersion
 	topics  map[string]protocol.TopicConfig
-	taken   int // registrations
+	taken   int           // registrations
+	slow    time.Duration // each is answered after
 }
 
-func newNameServer(t testing.TB) *nameServer {
-	n := &nameServer{TB: t, topics: map[string]protocol.TopicConfig{}}
+func newNameServer(t testing.TB) *nameServer { return newSlowNameServer(t, 0) }
+
+func newSlowNameServer(t testing.TB, slow time.Duration) *nameServer {
+	n := &nameServer{TB: t, topics: map[string]protocol.TopicConfig{}, slow: slow}
 	server, err := remoting.NewServer(remoting.ServerConfig{
 		Addrs: []string{"127.0.0.1:0"}, Handler: n, Logger: slog.New(slog.DiscardHandler),
 	})
@@ -61,6 +64,7 @@ func (n *nameServer) Serve(_ context.Context, r *remoting.Request) {
 		}
 		n.taken++
 		n.mu.Unlock()
+		<-time.After(n.slow)
 	}
 	r.Reply(protocol.Reply{})
 }
@@ -72,7 +76,7 @@ func (n *nameServer) topic(name string) (protocol.TopicConfig, bool) {
 	return c, ok
 }
 
-// startRegistrar keeps the name server informed of a table of topics until the test ends.
+// startRegistrar keeps the name server informed of a table of topics until the test ends. Changes wait until it knows.
 func startRegistrar(t testing.TB, n *nameServer, perm func() int32) (*registrar, *state.Topics) {
 	topics, err := state.OpenTopics(state.TopicOptions{
 		Files: state.Files{FS: vfstest.New(), Dir: filepath.FromSlash("/store/config")}, Broker: "b", Cluster: "c",
@@ -85,6 +89,7 @@ func startRegistrar(t testing.TB, n *nameServer, perm func() int32) (*registrar,
 		cluster: "c", name: "b", id: func() int64 { return 0 }, addr: "127.0.0.1:1", heartbeat: time.Hour,
 	}, topics, client, perm,
 		slog.New(slog.DiscardHandler))
+	g.patience = time.Minute
 	ctx, stop := context.WithCancel(context.Background())
 	t.Cleanup(func() {
 		stop()
@@ -117,6 +122,35 @@ func TestRegistrationTellsOfAllThatItsVersionStandsFor(t *testing.T) {
 		require.True(t, ok, name)
 	}
 	require.Equal(t, topics.Version(), n.version)
+}
+
+// Clients come as soon as a broker is started: it is known to its name servers then, though one is slow.
+func TestStartWaitsForASlowNameServer(t *testing.T) {
+	n := newSlowNameServer(t, 2*topicChangeWait)
+	g, _ := startRegistrar(t, n, everything)
+	waiting, away := g.state(n.addr)
+	require.Zero(t, waiting)
+	require.False(t, away)
+}
+
+func (g *registrar) state(addr string) (waiting int, away bool) {
+	l := g.links[addr]
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.waiters), l.away
+}
+
+// Nobody waits for a name server that is away, nor do those pile up who did not.
+func TestNobodyWaitsForANameServerThatIsAway(t *testing.T) {
+	n := newNameServer(t)
+	n.addr = "127.0.0.1:1"
+	g, _ := startRegistrar(t, n, everything)
+	for range 3 {
+		g.topicsChanged(state.TopicChange{})
+	}
+	waiting, away := g.state(n.addr)
+	require.Zero(t, waiting)
+	require.True(t, away)
 }
 
 // A topic that is told of is not told of again until it changes.
@@ -160,5 +194,5 @@ func TestRegistrationTellsOfThePermission(t *testing.T) {
 	require.Eventually(t, func() bool {
 		c, _ := n.topic(protocol.TopicSelfTest)
 		return c.Perm == protocol.PermRead
-	}, 10*time.Second, 5*time.Millisecond)
+	}, time.Minute, 5*time.Millisecond)
 }

@@ -2,8 +2,8 @@ package broker_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -14,9 +14,10 @@ import (
 // pair is a master and its slave, each with a name server of its own that the other knows.
 func pair(t *testing.T, role string, settings ...string) (master, slave *peer) {
 	t.Helper()
-	master = newPeer(t, append([]string{"brokerRole=" + role, "haSendHeartbeatInterval=200"}, settings...)...)
+	master = newPeer(t, append([]string{"brokerRole=" + role, "haSendHeartbeatInterval=200", "slaveTimeout=20000"}, settings...)...)
 	slave = join(t, ratchettest.Start(t, append([]string{
-		"brokerRole=SLAVE", "brokerId=1", "haSendHeartbeatInterval=200", "namesrvAddr=" + master.broker.NameServer,
+		"brokerRole=SLAVE", "brokerId=1", "haSendHeartbeatInterval=200", "slaveTimeout=20000",
+		"namesrvAddr=" + master.broker.NameServer,
 	}, settings...)...))
 	inSync(t, master)
 	return master, slave
@@ -75,7 +76,7 @@ func TestSlaveHasWhatItsMasterHas(t *testing.T) {
 }
 
 func TestSyncMasterAnswersForItsSlave(t *testing.T) {
-	master, slave := pair(t, "SYNC_MASTER", "slaveTimeout=500")
+	master, slave := pair(t, "SYNC_MASTER")
 	master.createTopic("T", 1)
 	master.send("T", 0, "with")
 	require.Equal(t, master.replica().End, slave.replica().End)
@@ -121,9 +122,11 @@ func TestMasterWaitsForASilentReplica(t *testing.T) {
 	master.broker.Stop()
 	master.broker.Wipe()
 	master.broker.Start("replicaAddrs=" + slave.broker.Addr)
-	s := master.replica()
-	require.Equal(t, "closed", s.State)
-	require.Contains(t, s.Waiting, slave.broker.Addr)
+	require.Eventually(t, func() bool {
+		s := master.replica()
+		require.Equal(t, "closed", s.State)
+		return strings.Contains(s.Waiting, slave.broker.Addr)
+	}, waitLimit, waitStep)
 	master.refused(protocol.ServiceNotAvailable, protocol.SendMessageV2, sendHeader("T", 0), []byte("x"), "not open", slave.broker.Addr)
 	require.False(t, master.routed(master.broker.NameServer, "T"), "it is no master yet")
 	master.must(protocol.OpenMaster, nil, nil)
@@ -186,10 +189,13 @@ func TestSlaveFollowsAgainAfterItsMasterRestarts(t *testing.T) {
 // TestIdleSlaveOfAnEmptyMasterStaysConnected: its heartbeats say that it has nothing, which the master has, too.
 func TestIdleSlaveOfAnEmptyMasterStaysConnected(t *testing.T) {
 	master, slave := pair(t, "SYNC_MASTER", "haSendHeartbeatInterval=20")
-	since := master.replica().Slaves[0].Since
-	time.Sleep(300 * time.Millisecond)
-	require.Len(t, master.replica().Slaves, 1)
-	require.Equal(t, since, master.replica().Slaves[0].Since)
+	first := master.replica().Slaves[0]
+	require.Eventually(t, func() bool {
+		now := master.replica().Slaves
+		require.Len(t, now, 1)
+		require.Equal(t, first.Since, now[0].Since)
+		return now[0].Heard-first.Heard > 300
+	}, waitLimit, waitStep)
 	require.Empty(t, slave.replica().Waiting)
 }
 

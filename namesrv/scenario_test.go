@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	waitLong = 10 * time.Second
+	waitLong = 30 * time.Second
 	waitStep = 5 * time.Millisecond
 )
 

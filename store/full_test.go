@@ -143,7 +143,7 @@ func TestNextSegmentIsThereBeforeItIsNeeded(t *testing.T) {
 	s := mustRun(t, small(disk))
 	_, err := s.Append(text("T", 0, strings.Repeat("x", 2500)))
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return s.log.at(4096) != nil }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return s.log.at(4096) != nil }, time.Minute, time.Millisecond)
 	require.Nil(t, s.log.at(8192))
 	data, err := disk.ReadFile(logFile(4096))
 	require.NoError(t, err)

@@ -83,7 +83,7 @@ func put(tb testing.TB, s *Store, m Message) Appended {
 
 func waitDispatched(tb testing.TB, s *Store, end offset.Physical) {
 	tb.Helper()
-	require.Eventually(tb, func() bool { return s.Dispatched() >= end }, 10*time.Second, time.Millisecond)
+	require.Eventually(tb, func() bool { return s.Dispatched() >= end }, time.Minute, time.Millisecond)
 }
 
 // records cuts what Read returned into records.

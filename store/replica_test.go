@@ -95,7 +95,7 @@ func TestStreamIsFlushedWhileMoreComes(t *testing.T) {
 		bound(&o)
 		slave := running(t, mustOpen(t, o))
 		require.NoError(t, copyLog(t, master, slave, 1))
-		require.Eventually(t, func() bool { return slave.log.flushed.load() > 0 }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return slave.log.flushed.load() > 0 }, time.Minute, time.Millisecond)
 	}
 }
 
@@ -377,5 +377,5 @@ func TestRefillBesideDispatch(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, master.Refill(0, b, false))
 	close(refilled)
-	require.Eventually(t, func() bool { return told.Load() == 1+100+8 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return told.Load() == 1+100+8 }, time.Minute, time.Millisecond)
 }

@@ -30,7 +30,7 @@ func runDemo(ctx context.Context, args []string) error {
 		return err
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	d := demo{client: client, name: *name}
 	if err := d.findBroker(ctx); err != nil {

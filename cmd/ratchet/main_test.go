@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 
 func ratchet(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, os.Args[0], args...)
 	cmd.Env = append(os.Environ(), "RATCHET_TEST_COMMAND=1")
@@ -66,7 +66,7 @@ func terminate(t *testing.T, cmd *exec.Cmd) {
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 	_ = cmd.Wait() // its output was not read to the end, which is an error of its own
 	require.Equal(t, 0, cmd.ProcessState.ExitCode())
-	require.Less(t, time.Since(start), 20*time.Second)
+	require.Less(t, time.Since(start), time.Minute)
 }
 
 func TestDevAndDemo(t *testing.T) {
