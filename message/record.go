@@ -95,6 +95,11 @@ func (r *Record) EncodedSize() int {
 // AppendRecord encodes the record after dst. Size, Magic, BodyCRC and the address bits of SysFlag follow from the other
 // fields, whatever r holds there. Topic and Properties must be within the limits of the format.
 func AppendRecord(dst []byte, r *Record) []byte {
+	return AppendRecordTail(append(AppendRecordHead(dst, r), r.Body...), r)
+}
+
+// AppendRecordHead adds what AppendRecord does up to the body.
+func AppendRecordHead(dst []byte, r *Record) []byte {
 	sysFlag := r.SysFlag &^ (FlagBornHostV6 | FlagStoreHostV6)
 	if hostSize(r.BornHost.Addr()) == hostV6Size {
 		sysFlag |= FlagBornHostV6
@@ -121,9 +126,13 @@ func AppendRecord(dst []byte, r *Record) []byte {
 	dst = appendHost(dst, r.StoreHost)
 	dst = be.AppendUint32(dst, uint32(r.ReconsumeTimes))
 	dst = be.AppendUint64(dst, uint64(r.PreparedTransactionOffset))
-	dst = be.AppendUint32(dst, uint32(len(r.Body)))
-	dst = append(dst, r.Body...)
-	if magic == MagicV2 {
+	return be.AppendUint32(dst, uint32(len(r.Body)))
+}
+
+// AppendRecordTail adds what AppendRecord does behind the body.
+func AppendRecordTail(dst []byte, r *Record) []byte {
+	be := binary.BigEndian
+	if len(r.Topic) > MaxTopicV1 {
 		dst = be.AppendUint16(dst, uint16(len(r.Topic)))
 	} else {
 		dst = append(dst, byte(len(r.Topic)))

@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/ratchetmq/ratchet/internal/offset"
+	"github.com/ratchetmq/ratchet/internal/vfs"
 	"github.com/ratchetmq/ratchet/message"
 )
 
@@ -43,7 +44,8 @@ type putState struct {
 	mu        sync.Mutex
 	closed    bool             // guarded by mu
 	lastTime  int64            // guarded by mu; ms; no record is older than one before it
-	buf       []byte           // guarded by mu; the records of one append
+	buf       []byte           // guarded by mu; the records of one append, without large bodies
+	pieces    [][]byte         // guarded by mu; the same with them, in turn parts of buf and bodies
 	queues    []*queue         // guarded by mu; of each message of one append
 	records   []message.Record // guarded by mu; of one append
 	prepareAt offset.Physical  // guarded by mu; from here on the next segment should be made
@@ -51,6 +53,10 @@ type putState struct {
 
 // keepBuffer is the size of an append above which its buffer is not kept.
 const keepBuffer = 1 << 20
+
+// largeBody is the size from which on a body goes to the file from where it is, and not through the buffer. Below, the copy
+// costs less than two more pieces.
+const largeBody = 8 << 10
 
 var errPanic = errors.New("panic in an append")
 
@@ -142,7 +148,7 @@ func (s *Store) appendLocked(msgs []Message) (a Appended, wait offset.Physical, 
 	}
 	p.lastTime = max(p.lastTime, s.opts.Now().UnixMilli())
 	a = s.encode(msgs, pos)
-	if err := s.writeAt(seg, p.buf, pos); err != nil {
+	if err := s.writeAt(seg, pos, p.pieces...); err != nil {
 		s.takeBack(msgs)
 		return Appended{}, 0, err
 	}
@@ -218,8 +224,9 @@ func (s *Store) makeRecords(msgs []Message) int64 {
 // release lets go of what one append has used, and of the memory of a large one.
 func (p *putState) release() {
 	clear(p.records)
+	clear(p.pieces)
 	if cap(p.buf) > keepBuffer {
-		p.buf, p.queues, p.records = nil, nil, nil
+		p.buf, p.pieces, p.queues, p.records = nil, nil, nil, nil
 	}
 }
 
@@ -249,17 +256,19 @@ func (s *Store) writeBlank(seg *segment, pos offset.Physical) error {
 	var blank [message.BlankSize]byte
 	binary.BigEndian.PutUint32(blank[:], uint32(seg.end-pos))
 	binary.BigEndian.PutUint32(blank[message.PosMagic:], message.MagicBlank)
-	return s.writeAt(seg, blank[:], pos)
+	return s.writeAt(seg, pos, blank[:])
 }
 
-// encode gives each message its place, in the queue that was found for it, and fills the buffer with the records.
+// encode gives each message its place, in the queue that was found for it, and makes the pieces of which the records
+// consist.
 func (s *Store) encode(msgs []Message, pos offset.Physical) Appended {
 	p := &s.put
-	p.buf = p.buf[:0]
-	a := Appended{Physical: pos, StoreTimestamp: p.lastTime}
+	p.buf, p.pieces = p.buf[:0], p.pieces[:0]
+	a := Appended{Physical: pos, StoreTimestamp: p.lastTime, End: pos}
+	cut := 0 // what of buf is in pieces
 	for i := range msgs {
 		q, r := p.queues[i], &p.records[i]
-		r.PhysicalOffset = pos + offset.Physical(len(p.buf))
+		r.PhysicalOffset = a.End
 		r.StoreTimestamp = p.lastTime
 		if inQueue(r.SysFlag) {
 			r.QueueOffset = q.next
@@ -269,11 +278,18 @@ func (s *Store) encode(msgs []Message, pos offset.Physical) Appended {
 		if i == 0 {
 			a.Queue = r.QueueOffset
 		}
-		from := len(p.buf)
-		p.buf = message.AppendRecord(p.buf, r)
-		r.Size = int32(len(p.buf) - from)
+		r.Size = int32(r.EncodedSize())
+		a.End += offset.Physical(r.Size)
+		p.buf = message.AppendRecordHead(p.buf, r)
+		if len(r.Body) < largeBody {
+			p.buf = append(p.buf, r.Body...)
+		} else {
+			p.pieces = append(p.pieces, p.buf[cut:], r.Body)
+			cut = len(p.buf)
+		}
+		p.buf = message.AppendRecordTail(p.buf, r)
 	}
-	a.End = pos + offset.Physical(len(p.buf))
+	p.pieces = append(p.pieces, p.buf[cut:])
 	return a
 }
 
@@ -292,11 +308,11 @@ func inQueue(sysFlag int32) bool {
 	return t != message.FlagPrepared && t != message.FlagRollback
 }
 
-// writeAt writes into a segment behind the log's end. A failed write breaks the store, except when the disk is full
+// writeAt writes pieces, one behind the other, into a segment behind the log's end. A failed write breaks the store, except when the disk is full
 // (which a file system without reservation finds out only now) and all traces can be wiped off.
-func (s *Store) writeAt(seg *segment, b []byte, pos offset.Physical) error {
+func (s *Store) writeAt(seg *segment, pos offset.Physical, pieces ...[]byte) error {
 	at := int64(pos - seg.start)
-	n, err := seg.file.WriteAt(b, at)
+	n, err := vfs.WritePiecesAt(seg.file, pieces, at)
 	if err == nil {
 		return nil
 	}

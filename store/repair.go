@@ -140,7 +140,7 @@ func (s *Store) writeBack(seg *segment, pos offset.Physical, b []byte, blank boo
 			return err
 		}
 	}
-	if err := s.writeAt(seg, b, pos); err != nil {
+	if err := s.writeAt(seg, pos, b); err != nil {
 		return err
 	}
 	if err := seg.file.Sync(); err != nil {

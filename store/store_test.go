@@ -154,6 +154,33 @@ func TestBatchIsInOneSegmentWithConsecutiveOffsets(t *testing.T) {
 }
 
 // The bytes of the rest of a segment are a fixed format: Java reads it, too.
+// Large bodies go to the file without a copy, on a file system that can do so.
+func TestBodiesOfAllSizesInOneAppend(t *testing.T) {
+	for _, fs := range []vfs.FS{vfstest.New(), vfs.OS{}} {
+		s := mustOpen(t, Options{FS: fs, Root: t.TempDir(), SegmentSize: 1 << 20, StoreHost: testHost})
+		var sent []Message
+		var want []string
+		for i, size := range []int{1, largeBody, largeBody - 1, 3 * largeBody, largeBody + 1, 0, 5, largeBody} {
+			m := tagged("T", 0, "tag", strings.Repeat(string(rune('a'+i)), size))
+			sent, want = append(sent, m), append(want, string(m.Body))
+		}
+		a, err := s.Append(sent...)
+		require.NoError(t, err)
+		require.Equal(t, s.Written(), a.End)
+		b, err := s.Append(sent[1])
+		require.NoError(t, err)
+		require.Equal(t, a.End, b.Physical)
+		require.NoError(t, s.dispatcher.drain())
+		got := readQueue(t, s, "T", 0)
+		require.Equal(t, append(want, want[1]), bodies(got))
+		for i := range sent {
+			require.Equal(t, sent[i].At, got[i].PhysicalOffset)
+			require.Equal(t, sent[i].Properties, got[i].Properties)
+		}
+		require.NoError(t, s.Close())
+	}
+}
+
 func TestSegmentEndsInABlankRecord(t *testing.T) {
 	disk := vfstest.New()
 	s := mustOpen(t, small(disk))

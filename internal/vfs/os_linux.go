@@ -44,6 +44,41 @@ func usage(name string) (Usage, error) {
 	return Usage{Total: int64(st.Blocks) * st.Bsize, Available: int64(st.Bavail) * st.Bsize}, nil
 }
 
+// mostPieces is how many a system call takes.
+const mostPieces = 1024
+
+// WritePiecesAt implements PiecesWriter.
+func (f osFile) WritePiecesAt(pieces [][]byte, off int64) (n int, err error) {
+	for len(pieces) > 0 {
+		wrote := 0
+		err := again(func() (err error) {
+			wrote, err = unix.Pwritev(int(f.Fd()), pieces[:min(len(pieces), mostPieces)], off+int64(n))
+			return err
+		})
+		if err == nil && wrote == 0 {
+			err = io.ErrUnexpectedEOF // as with WriteAt
+		}
+		if err != nil {
+			return n, &fs.PathError{Op: "pwritev", Path: f.Name(), Err: err}
+		}
+		n += wrote
+		pieces = behind(pieces, wrote)
+	}
+	return n, nil
+}
+
+// behind is what is left of pieces when n bytes are written: the kernel may take a part of one. It changes pieces.
+func behind(pieces [][]byte, n int) [][]byte {
+	for len(pieces) > 0 && n >= len(pieces[0]) {
+		n -= len(pieces[0])
+		pieces = pieces[1:]
+	}
+	if n > 0 {
+		pieces[0] = pieces[0][n:]
+	}
+	return pieces
+}
+
 // again repeats a system call that a signal has interrupted.
 func again(call func() error) error {
 	for {

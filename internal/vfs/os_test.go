@@ -2,12 +2,14 @@ package vfs_test
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"io"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 
@@ -48,6 +50,32 @@ func TestFileReadsWhatWasWritten(t *testing.T) {
 	require.Len(t, list, 1)
 	require.NoError(t, vfs.OS{}.Remove(name+"2"))
 	require.ErrorIs(t, vfs.OS{}.SyncDir(name), fs.ErrNotExist)
+}
+
+// More pieces than a system call takes.
+func TestPieces(t *testing.T) {
+	f, err := vfs.OS{}.Create(filepath.Join(t.TempDir(), "f"))
+	require.NoError(t, err)
+	defer f.Close()
+	var pieces [][]byte
+	for i := range 2500 {
+		pieces = append(pieces, bytes.Repeat([]byte{byte(i)}, 1+i%70))
+	}
+	want := slices.Concat(pieces...)
+	n, err := vfs.WritePiecesAt(f, pieces, 3)
+	require.NoError(t, err)
+	require.Equal(t, len(want), n)
+	got := make([]byte, len(want))
+	_, err = f.ReadAt(got, 3)
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+
+	r, err := vfs.OS{}.OpenReadOnly(f.Name())
+	require.NoError(t, err)
+	defer r.Close()
+	n, err = vfs.WritePiecesAt(r, [][]byte{{1}, {2}}, 0)
+	require.ErrorIs(t, err, syscall.EBADF)
+	require.Zero(t, n)
 }
 
 func TestPreallocateKeepsContentAndReadsAsZeros(t *testing.T) {

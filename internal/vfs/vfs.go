@@ -8,6 +8,7 @@ package vfs
 import (
 	"io"
 	"io/fs"
+	"slices"
 )
 
 // File is an open file. ReadAt and WriteAt may be called at the same time from several goroutines.
@@ -38,6 +39,23 @@ type DataSeeker interface {
 	// NextHole is the first position at or behind off from which on nothing was ever written; the length of the file
 	// when there is none, or when the file system can't say.
 	NextHole(off int64) (int64, error)
+}
+
+// PiecesWriter is what a File may have besides: WriteAt for what is not in one piece of memory.
+type PiecesWriter interface {
+	WritePiecesAt(pieces [][]byte, off int64) (n int, err error)
+}
+
+// WritePiecesAt writes pieces, none of them empty, one behind the other. It may change them, though not their bytes. As with
+// WriteAt n bytes are written after an error.
+func WritePiecesAt(f File, pieces [][]byte, off int64) (n int, err error) {
+	if len(pieces) == 1 {
+		return f.WriteAt(pieces[0], off)
+	}
+	if w, ok := f.(PiecesWriter); ok {
+		return w.WritePiecesAt(pieces, off)
+	}
+	return f.WriteAt(slices.Concat(pieces...), off)
 }
 
 // FS is a file system. Errors are those of package os: errors.Is with fs.ErrNotExist and syscall.Errno works.
