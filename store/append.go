@@ -308,8 +308,8 @@ func inQueue(sysFlag int32) bool {
 	return t != message.FlagPrepared && t != message.FlagRollback
 }
 
-// writeAt writes pieces, one behind the other, into a segment behind the log's end. A failed write breaks the store, except when the disk is full
-// (which a file system without reservation finds out only now) and all traces can be wiped off.
+// writeAt writes pieces, one behind the other, into a segment behind the log's end. A failed write breaks the store, except when
+// the disk is full (which a file system without reservation finds out only now) and all traces can be wiped off.
 func (s *Store) writeAt(seg *segment, pos offset.Physical, pieces ...[]byte) error {
 	at := int64(pos - seg.start)
 	n, err := vfs.WritePiecesAt(seg.file, pieces, at)

@@ -153,7 +153,6 @@ func TestBatchIsInOneSegmentWithConsecutiveOffsets(t *testing.T) {
 	}
 }
 
-// The bytes of the rest of a segment are a fixed format: Java reads it, too.
 // Large bodies go to the file without a copy, on a file system that can do so.
 func TestBodiesOfAllSizesInOneAppend(t *testing.T) {
 	for _, fs := range []vfs.FS{vfstest.New(), vfs.OS{}} {
@@ -181,6 +180,7 @@ func TestBodiesOfAllSizesInOneAppend(t *testing.T) {
 	}
 }
 
+// The bytes of the rest of a segment are a fixed format: Java reads it, too.
 func TestSegmentEndsInABlankRecord(t *testing.T) {
 	disk := vfstest.New()
 	s := mustOpen(t, small(disk))
