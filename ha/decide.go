@@ -35,6 +35,7 @@ type Replica struct {
 	Epoch    int32           // of its log's end; 0: it does not know
 	Leads    bool            // it is an open master
 	Master   bool            // it is a master, open or not
+	Takes    bool            // it is a slave that is about to take the role over
 	Suspect  bool            // it may have lost what it had not flushed, and had shown to readers
 	Parted   bool            // its log was found to part from this one
 	Forked   offset.Physical // where
@@ -76,6 +77,8 @@ func Decide(own Survival, others []Replica, waited, limit time.Duration, forced 
 		case !r.Answered:
 			silent++
 			behind = append(behind, r.Name)
+		case r.Takes && !forced:
+			return Decision{Action: Wait, Why: fmt.Sprintf("%s is about to take the role over", r.Name)}
 		case (own.Doubt || own.New && r.Epoch > 0) && r.Master && !forced:
 			return Decision{Action: Yield, From: i, Why: fmt.Sprintf("%s has taken the role over", r.Name)}
 		case r.Leads && !forced:

@@ -26,6 +26,8 @@ func TestDecide(t *testing.T) {
 	leading.Leads = true
 	master := has(50)
 	master.Master, master.Epoch = true, 2
+	taking := has(50)
+	taking.Takes = true
 	newMaster := has(0)
 	newMaster.Master = true
 	young := has(900)
@@ -60,6 +62,9 @@ func TestDecide(t *testing.T) {
 		{"parted, and nobody knows", Survival{End: 50, Epoch: 2}, []Replica{forked}, limit, false, Decision{Action: Wait}},
 		{"parted from the first byte on", Survival{End: 50, Epoch: 2}, []Replica{forkedAtZero}, limit, false, Decision{Action: Wait}},
 		{"parted, and an operator knows", Survival{End: 50, Epoch: 2}, []Replica{forked}, 0, true, Decision{Action: Open}},
+		{"in doubt, and the other has not taken the role over", Survival{End: 50, Suspect: true, Doubt: true}, []Replica{has(50)}, 0, false, Decision{Action: Open}},
+		{"in doubt, and the other is about to", Survival{End: 50, Suspect: true, Doubt: true}, []Replica{taking}, 0, false, Decision{Action: Wait}},
+		{"in doubt, and the other has", Survival{End: 50, Suspect: true, Doubt: true}, []Replica{master}, 0, false, Decision{Action: Yield}},
 		{"a new disk, and another has taken the role over", Survival{New: true, Suspect: true}, []Replica{master}, 0, false, Decision{Action: Yield}},
 		{"a new disk, and another that is as new", Survival{New: true, Suspect: true}, []Replica{newMaster}, 0, false, Decision{Action: Open}},
 		{"an old disk, and another master that is not open", Survival{End: 50}, []Replica{master}, 0, false, Decision{Action: Open}},

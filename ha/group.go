@@ -75,6 +75,7 @@ type Group struct {
 	follower  *Follower          // guarded by mu; of a slave
 	turn      context.CancelFunc // guarded by mu; ends the present role
 	doubt     bool               // guarded by mu; another broker may have become the master meanwhile
+	taking    bool               // guarded by mu; this slave is about to become the master
 	master    string             // guarded by mu; the master's address, as the name servers say
 	undeliver func()             // guarded by mu; ends the delivery of delayed messages, and returns when it has ended
 }
@@ -200,12 +201,6 @@ func (g *Group) lead(ctx context.Context, settled func()) error {
 	if doubt {
 		limit = 1 << 62
 		g.stand(Standing{Master: true, Closed: inDoubt})
-		// Should the slave be about to take the role over, which it asked for last a moment ago, it has done so then.
-		select {
-		case <-time.After(takeOverMoment):
-		case <-ctx.Done():
-			return nil
-		}
 	}
 	leader := NewLeader(LeaderOptions{
 		Store: g.opts.Store, Peers: g.peers, Memory: g.opts.Memory, Metadata: g.opts.Merging, Dial: g.opts.Dial,
@@ -402,7 +397,7 @@ func (g *Group) Force() {
 func (g *Group) Status() protocol.ReplicaStatus {
 	store, standing := g.opts.Store, g.Standing()
 	g.mu.Lock()
-	follower := g.follower
+	follower, taking := g.follower, g.taking && g.role == config.Slave
 	s := protocol.ReplicaStatus{
 		BrokerName: g.opts.Settings.Get().Name, BrokerID: g.id, Role: g.role.String(), Since: g.since.UnixMilli(),
 	}
@@ -425,6 +420,8 @@ func (g *Group) Status() protocol.ReplicaStatus {
 		})
 	}
 	switch {
+	case taking:
+		s.State = StateTaking
 	case follower != nil:
 		master, waiting := follower.Status()
 		s.State, s.Waiting, s.Master = StateFollowing, waiting, &master

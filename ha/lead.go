@@ -200,7 +200,7 @@ func replicas(peers []Peer, forks map[string]offset.Physical, alive int64) []Rep
 		list[i].Low, list[i].End = offset.Physical(p.Status.Low), p.end()
 		list[i].Epoch = lastEpoch(Epochs(p.Status.Epochs))
 		list[i].Leads, list[i].Suspect = p.leads(), p.Status.Suspect || p.Java && alive > 0 && p.Status.Since > alive
-		list[i].Master = p.Status.Role != slaveRole
+		list[i].Master, list[i].Takes = p.Status.Role != slaveRole, p.Status.State == StateTaking
 		list[i].Forked, list[i].Parted = forks[p.Addr]
 	}
 	return list

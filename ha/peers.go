@@ -76,11 +76,12 @@ const (
 	namesrvTimeout = time.Second
 	slaveRole      = "SLAVE"
 	// StateOpen is the state of a master that serves, StateOpening of one that is about to and lets its slaves connect,
-	// StateClosed of one that waits, and StateFollowing that of a slave.
+	// StateClosed of one that waits, StateFollowing that of a slave, and StateTaking of one that is about to be the master.
 	StateOpen      = "open"
 	StateOpening   = "opening"
 	StateClosed    = "closed"
 	StateFollowing = "following"
+	StateTaking    = "taking over"
 )
 
 // All finds the other brokers of the group, by the name servers, the configuration and what is remembered, and asks each.

@@ -22,7 +22,7 @@ type ReplicaStatus struct {
 	BrokerName string `json:"brokerName"`
 	BrokerID   int64  `json:"brokerId"`
 	Role       string `json:"role"` // brokerRole
-	// State: "open", "following", or what a master that is not open waits for, see Waiting.
+	// State is one of package ha's: "open", "opening", "closed", "following", "taking over"; see Waiting.
 	State   string `json:"state"`
 	Waiting string `json:"waiting,omitempty"` // why it is not open, or does not follow
 	Since   int64  `json:"since"`             // of State

@@ -73,35 +73,9 @@ const (
 // run plays a seed, in a bubble of its own.
 func run(seed uint64, weak weakness, kind kind, logs bool) *ledger {
 	rnd := rand.New(rand.NewPCG(seed, 0x5eed))
-	c := &cluster{
-		seed: seed, set: drawSettings(rnd, weak), began: time.Now(), rnd: rnd, net: newNetwork(seed),
-		names: &nameServer{known: map[int64]registration{}}, log: slog.New(slog.DiscardHandler),
-	}
-	c.set.damage, c.set.acts = kind == damaged, kind == acting
-	c.ledger = newLedger(c)
-	if logs {
-		c.log = slog.New(ledgerHandler{l: c.ledger})
-	}
-	c.ledger.note("%v %v, %d brokers, plain=%v, replicaAddrs=%v, segment %d, bound %d, limit %v", c.set.role, flushName(c.set.flush),
-		c.set.brokers, c.set.plain, c.set.fixed, c.set.segment, c.set.bytesBound, c.set.limit)
-	for host := 1; host <= c.set.brokers; host++ {
-		c.nodes = append(c.nodes, &node{
-			c: c, host: host, addr: hostIP(host) + ":10911", haAddr: hostIP(host) + ":10912", disk: vfstest.New(),
-		})
-	}
-	for _, g := range []string{"G", "H"} {
-		for _, topic := range c.topics() {
-			for queue := range int32(2) {
-				c.consumers = append(c.consumers, &consumer{
-					progress: progress{g, queueName{topic, queue}}, at: -1,
-					delivered: map[int64]bool{}, skipped: map[int64]string{}, inGap: map[int64]bool{},
-				})
-			}
-		}
-	}
-	for _, n := range c.nodes {
-		n.start()
-	}
+	set := drawSettings(rnd, weak)
+	set.damage, set.acts = kind == damaged, kind == acting
+	c := begin(seed, rnd, set, logs)
 	time.Sleep(2 * time.Second)
 	plan := c.pointedPlan()
 	pointed := len(plan) > 0
@@ -126,6 +100,39 @@ func run(seed uint64, weak weakness, kind kind, logs bool) *ledger {
 	}
 	c.end()
 	return c.ledger
+}
+
+// begin starts all brokers.
+func begin(seed uint64, rnd *rand.Rand, set settings, logs bool) *cluster {
+	c := &cluster{
+		seed: seed, set: set, began: time.Now(), rnd: rnd, net: newNetwork(seed),
+		names: &nameServer{known: map[int64]registration{}}, log: slog.New(slog.DiscardHandler),
+	}
+	c.ledger = newLedger(c)
+	if logs {
+		c.log = slog.New(ledgerHandler{l: c.ledger})
+	}
+	c.ledger.note("%v %v, %d brokers, plain=%v, replicaAddrs=%v, segment %d, bound %d, limit %v", c.set.role, flushName(c.set.flush),
+		c.set.brokers, c.set.plain, c.set.fixed, c.set.segment, c.set.bytesBound, c.set.limit)
+	for host := 1; host <= c.set.brokers; host++ {
+		c.nodes = append(c.nodes, &node{
+			c: c, host: host, addr: hostIP(host) + ":10911", haAddr: hostIP(host) + ":10912", disk: vfstest.New(),
+		})
+	}
+	for _, g := range []string{"G", "H"} {
+		for _, topic := range c.topics() {
+			for queue := range int32(2) {
+				c.consumers = append(c.consumers, &consumer{
+					progress: progress{g, queueName{topic, queue}}, at: -1,
+					delivered: map[int64]bool{}, skipped: map[int64]string{}, inGap: map[int64]bool{},
+				})
+			}
+		}
+	}
+	for _, n := range c.nodes {
+		n.start()
+	}
+	return c
 }
 
 func flushName(m store.FlushMode) string {
