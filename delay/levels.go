@@ -81,6 +81,5 @@ func (l Levels) TagsCode(r *message.Record) int64 {
 		}
 		return r.StoreTimestamp + l.Delay(level).Milliseconds()
 	}
-	tags, _ := message.Property(r.Properties, message.PropertyTags)
-	return message.TagsCode(tags)
+	return message.TagsCode(r.Tags())
 }

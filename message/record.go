@@ -67,6 +67,7 @@ type Record struct {
 	Body                      []byte
 	Topic                     []byte
 	Properties                []byte
+	Keys                      Keys // of Properties; not in the record's bytes
 }
 
 // ErrCorrupt is what a record that is none fails with; the text says what is wrong with it.

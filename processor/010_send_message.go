@@ -316,7 +316,11 @@ func (p *Processor) fillSingle(r *remoting.Request, s *sends, one *send, topic *
 		return found.refused
 	}
 	one.unique, one.hasty = found.unique, found.hasty
-	if group, ok := strings.CutPrefix(h.Topic, protocol.RetryPrefix); ok {
+	group, retried := strings.CutPrefix(h.Topic, protocol.RetryPrefix)
+	if !retried && !found.delayed { // nothing is changed below
+		m.Keys = found.keys
+	}
+	if retried {
 		if err := p.redirectExhausted(r, h, group, &m); err != nil {
 			return err
 		}
@@ -371,6 +375,7 @@ func (p *Processor) fillBatch(r *remoting.Request, s *sends, one *send, topic *p
 		case found.delayed:
 			return refuse(protocol.MessageIllegal, "a batch can't hold delayed messages")
 		}
+		m.Keys = found.keys
 		if len(s.messages) == one.first {
 			one.unique, one.hasty = found.unique, found.hasty
 		}
@@ -405,6 +410,7 @@ func (p *Processor) appendSendProperties(dst, props []byte, unique bool) (grown,
 		id := p.uniqueIDs.Next()
 		dst = message.AppendProperty(dst, message.PropertyUniqueKey, id)
 		found.unique = dst[len(dst)-1-len(id) : len(dst)-1]
+		found.keys.Note(dst[start:], []byte(message.PropertyUniqueKey), found.unique)
 	}
 	dst = append(dst, p.sendMarks...)
 	return dst, dst[start:len(dst):len(dst)], found
@@ -413,19 +419,24 @@ func (p *Processor) appendSendProperties(dst, props []byte, unique bool) (grown,
 // traits are what a broker looks for in the properties of a message that is sent. Of several properties with one name
 // the last counts.
 type traits struct {
-	unique  []byte // the value of UNIQ_KEY, a part of the text
-	hasty   bool   // WAIT is false
-	delayed bool   // there is a DELAY
-	popped  bool   // there is a POP_CK
-	refused error  // a kind of message that this broker can't handle yet: not to be stored as what it is not
+	unique  []byte       // the value of UNIQ_KEY, a part of the text
+	hasty   bool         // WAIT is false
+	delayed bool         // there is a DELAY
+	popped  bool         // there is a POP_CK
+	refused error        // a kind of message that this broker can't handle yet: not to be stored as what it is not
+	keys    message.Keys // of the text
 }
 
 // traitsOf goes over the text once: each send pays for it.
 func traitsOf(props []byte) (t traits) {
+	t.keys.Begin()
 	message.EachProperty(props, func(name, value []byte) bool {
 		switch string(name) {
 		case message.PropertyUniqueKey:
 			t.unique = value
+			t.keys.Note(props, name, value)
+		case message.PropertyKeys, message.PropertyTags:
+			t.keys.Note(props, name, value)
 		case message.PropertyWaitStore:
 			t.hasty = string(value) == "false"
 		case message.PropertyDelayLevel:

@@ -115,7 +115,7 @@ func (k *clientLink) read() {
 // dispatch takes over f.
 func (k *clientLink) dispatch(f *buffer) error {
 	var cmd protocol.Command
-	if err := decode(&cmd, nil, f.B); err != nil {
+	if err := decode(nil, &cmd, nil, f.B); err != nil {
 		f.release()
 		return err
 	}

@@ -26,7 +26,7 @@ func Exchange(
 		return nil, err
 	}
 	var cmd protocol.Command
-	if err := decode(&cmd, nil, b.B); err != nil {
+	if err := decode(nil, &cmd, nil, b.B); err != nil {
 		b.release()
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func (l *localLink) reply(b *buffer, body []byte, _ bool) error {
 	frame := slices.Concat(b.B, body)
 	b.release()
 	var cmd protocol.Command
-	if err := decode(&cmd, nil, frame); err != nil {
+	if err := decode(nil, &cmd, nil, frame); err != nil {
 		return err
 	}
 	l.answer <- &Response{cmd} // there is one answer to a request, see Request.settle

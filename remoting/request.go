@@ -240,16 +240,13 @@ func (c *Conn) finish(done []*Request) {
 var models = sync.Pool{New: func() any { return new(protocol.Models) }}
 
 // decode reads a whole frame. A panic in there would be ours, but must not end the process.
-func decode(cmd *protocol.Command, x *protocol.FieldIndex, frame []byte) (err error) {
+func decode(m *protocol.Models, cmd *protocol.Command, x *protocol.FieldIndex, frame []byte) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%w: decoder: %v", protocol.ErrFrame, p)
 		}
 	}()
-	m := models.Get().(*protocol.Models)
-	err = m.Decode(cmd, frame, x)
-	models.Put(m)
-	return err
+	return m.Decode(cmd, frame, x)
 }
 
 // limiter lets one log line through a second, and counts the others.

@@ -323,6 +323,7 @@ func (k *serverLink) take(g gnet.Conn, now time.Time) error {
 			_, _ = g.Discard(used)
 		}
 	}()
+	m := models.Get().(*protocol.Models) // not given back after an error: it may have been in the midst of a change
 	var slab []Request
 	for used < len(data) && !k.mustWait() {
 		f, n, err := k.split.next(data[used:])
@@ -332,7 +333,7 @@ func (k *serverLink) take(g gnet.Conn, now time.Time) error {
 		}
 		if err == nil {
 			k.frames++
-			slab, err = k.dispatch(f, slab, now, false)
+			slab, err = k.dispatch(f, m, slab, now, false)
 		}
 		if err != nil {
 			k.pass(false)
@@ -349,6 +350,7 @@ func (k *serverLink) take(g gnet.Conn, now time.Time) error {
 		}
 	}
 	k.pass(false)
+	models.Put(m)
 	return nil
 }
 
@@ -358,14 +360,14 @@ const slabSize = 8
 
 // dispatch takes over f, and the first Request of the slab if there is one. gone: the connection is, and only one-way
 // requests are wanted.
-func (k *serverLink) dispatch(f *buffer, slab []Request, now time.Time, gone bool) ([]Request, error) {
+func (k *serverLink) dispatch(f *buffer, m *protocol.Models, slab []Request, now time.Time, gone bool) ([]Request, error) {
 	var r *Request
 	if len(slab) > 0 {
 		r, slab = &slab[0], slab[1:]
 	} else {
 		r = new(Request)
 	}
-	if err := decode(&r.Command, &r.index, f.B); err != nil {
+	if err := decode(m, &r.Command, &r.index, f.B); err != nil {
 		f.release()
 		return slab, err
 	}
@@ -463,7 +465,7 @@ func (k *serverLink) rescue(g gnet.Conn) {
 		if err != nil || f == nil {
 			return
 		}
-		if _, err := k.dispatch(f, nil, now, true); err != nil {
+		if _, err := k.dispatch(f, nil, nil, now, true); err != nil {
 			return
 		}
 		k.pass(true)

@@ -26,6 +26,7 @@ type Message struct {
 	PreparedTransactionOffset int64
 	Body                      []byte
 	Properties                []byte
+	Keys                      message.Keys // of Properties, if they are noted
 
 	At          offset.Physical // set by Append
 	QueueOffset offset.Queue    // set by Append
@@ -214,7 +215,7 @@ func (s *Store) makeRecords(msgs []Message) int64 {
 			QueueID: m.QueueID, Flag: m.Flag, SysFlag: m.SysFlag,
 			BornTimestamp: m.BornTimestamp, BornHost: m.BornHost, StoreHost: s.opts.StoreHost,
 			ReconsumeTimes: m.ReconsumeTimes, PreparedTransactionOffset: m.PreparedTransactionOffset,
-			Body: m.Body, Topic: q.name, Properties: m.Properties,
+			Body: m.Body, Topic: q.name, Properties: m.Properties, Keys: m.Keys,
 		})
 		size += p.records[i].EncodedSize()
 	}

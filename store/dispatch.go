@@ -337,10 +337,7 @@ func (d *dispatcher) index() {
 	if index == nil {
 		return
 	}
-	for i := range d.records {
-		if err := index.Put(&d.records[i]); err != nil {
-			d.store.logger.Error("message not indexed", "phy", d.records[i].PhysicalOffset, "err", err)
-			return
-		}
+	if err := index.PutAll(d.records); err != nil {
+		d.store.logger.Error("messages not indexed", "phy", d.records[0].PhysicalOffset, "err", err)
 	}
 }

@@ -83,6 +83,8 @@ type Options struct {
 type Indexer interface {
 	// Put takes the next record in log order. Below End it does nothing. r and its bytes are borrowed.
 	Put(r *message.Record) error
+	// PutAll is Put for records one after the other, up to the first error.
+	PutAll(records []message.Record) error
 	// Flush makes durable what was put.
 	Flush() error
 	// End says that records below that position need not be put again.
@@ -152,7 +154,4 @@ func orDefault[T int | int64 | time.Duration](v *T, def T) {
 	}
 }
 
-func tagsCode(r *message.Record) int64 {
-	tags, _ := message.Property(r.Properties, message.PropertyTags)
-	return message.TagsCode(tags)
-}
+func tagsCode(r *message.Record) int64 { return message.TagsCode(r.Tags()) }

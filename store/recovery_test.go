@@ -439,6 +439,14 @@ func (x *recordingIndex) Put(r *message.Record) error {
 	}
 	return nil
 }
+
+func (x *recordingIndex) PutAll(records []message.Record) error {
+	for i := range records {
+		_ = x.Put(&records[i])
+	}
+	return nil
+}
+
 func (x *recordingIndex) Flush() error                       { return x.failing }
 func (x *recordingIndex) Lost() bool                         { return x.lost }
 func (x *recordingIndex) End() offset.Physical               { return x.end }

@@ -261,7 +261,7 @@ func FuzzOpen(f *testing.F) {
 		}
 		for i := range fx.records {
 			r := &fx.records[i]
-			find(t, x, string(r.Topic), string(keysOf(r.Properties).unique), UniqueKey)
+			find(t, x, string(r.Topic), uniqueOf(r), UniqueKey)
 		}
 		next := max(x.End(), 0)
 		if next > math.MaxInt64/2 {

@@ -76,12 +76,17 @@ func (f fixture) disk(t testing.TB) *vfstest.Mem {
 	return disk
 }
 
+func uniqueOf(r *message.Record) string {
+	unique, _, _ := r.FindKeys()
+	return string(unique)
+}
+
 // requireFixture checks that every record of the log is found by every key it has.
 func requireFixture(t *testing.T, x *Index, f fixture) {
 	t.Helper()
 	for i := range f.records {
 		r := &f.records[i]
-		k := keysOf(r.Properties)
+		unique, user, tags := r.FindKeys()
 		check := func(key []byte, kind Kind) {
 			if len(key) == 0 {
 				return
@@ -96,11 +101,11 @@ func requireFixture(t *testing.T, x *Index, f fixture) {
 			require.True(t, found, "record %d by %q", r.PhysicalOffset, key)
 			require.True(t, Matches(r, string(r.Topic), string(key), kind))
 		}
-		check(k.unique, UniqueKey)
-		first, _, _ := cutSpace(k.user)
+		check(unique, UniqueKey)
+		first, _, _ := cutSpace(user)
 		check(first, UserKey)
 		if f.version != "4.9.7" {
-			check(k.tags, TagKey)
+			check(tags, TagKey)
 		}
 	}
 }
@@ -168,7 +173,7 @@ func TestContinuesJavasFiles(t *testing.T) {
 			require.NoError(t, x.Reset(f.records[cut].PhysicalOffset))
 			for i := range f.records {
 				r := &f.records[i]
-				for _, phy := range find(t, x, string(r.Topic), string(keysOf(r.Properties).unique), UniqueKey) {
+				for _, phy := range find(t, x, string(r.Topic), uniqueOf(r), UniqueKey) {
 					require.Less(t, phy, f.records[cut].PhysicalOffset)
 				}
 			}

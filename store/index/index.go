@@ -177,26 +177,43 @@ func (x *Index) Skipped() int {
 func (x *Index) Put(r *message.Record) error {
 	x.put.Lock()
 	defer x.put.Unlock()
-	if r.PhysicalOffset < x.end { // which changes under put alone
-		return nil // after a crash that is most of the log: spare the hashes
-	}
-	x.put.hashes = x.put.hashes[:0]
-	if r.SysFlag&message.FlagTransactionMask != message.FlagRollback {
-		x.put.hashes = x.put.prefix.appendHashes(x.put.hashes, r, !x.opts.WithoutTags)
-	}
-	hashes := x.put.hashes
-
 	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.putLocked(r)
+}
+
+// PutAll is Put for records one after the other, up to the first error.
+func (x *Index) PutAll(records []message.Record) error {
+	x.put.Lock()
+	defer x.put.Unlock()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for i := range records {
+		if err := x.putLocked(&records[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// putLocked is Put for a caller that has put and mu. It lets go of mu while it does I/O.
+func (x *Index) putLocked(r *message.Record) error {
 	switch {
+	case r.PhysicalOffset < x.end:
+		return nil // after a crash that is most of the log: spare the hashes
 	case x.closed:
-		x.mu.Unlock()
 		return ErrClosed
-	case r.PhysicalOffset == x.resume:
+	}
+	hashes := x.put.hashes[:0]
+	if r.SysFlag&message.FlagTransactionMask != message.FlagRollback {
+		hashes = x.put.prefix.appendHashes(hashes, r, !x.opts.WithoutTags)
+	}
+	x.put.hashes = hashes
+	if r.PhysicalOffset == x.resume {
 		x.mu.Unlock()
 		hashes = x.missing(hashes, r.PhysicalOffset)
 		x.mu.Lock()
 	}
-	defer x.mu.Unlock()
 	for {
 		hashes = x.add(hashes, r)
 		if len(hashes) == 0 {

@@ -45,40 +45,22 @@ func hashOf(prefix int32, key []byte) uint32 {
 	return uint32(max(h, 0))
 }
 
-// keys are the properties of a record that are indexed, parts of its bytes.
-type keys struct{ unique, user, tags []byte }
-
-func keysOf(props []byte) (k keys) {
-	message.EachProperty(props, func(name, value []byte) bool {
-		switch string(name) {
-		case message.PropertyUniqueKey:
-			k.unique = value
-		case message.PropertyKeys:
-			k.user = value
-		case message.PropertyTags:
-			k.tags = value
-		}
-		return true
-	})
-	return k
-}
-
 // appendHashes adds a record's hashes in the order of RocketMQ 5.4: unique key, each of KEYS, tags.
 func (p *prefix) appendHashes(dst []uint32, r *message.Record, tags bool) []uint32 {
 	p.set(r.Topic)
-	k := keysOf(r.Properties)
-	if len(k.unique) > 0 {
-		dst = append(dst, hashOf(p.plain, k.unique))
+	unique, user, marked := r.FindKeys()
+	if len(unique) > 0 {
+		dst = append(dst, hashOf(p.plain, unique))
 	}
-	for rest := k.user; len(rest) > 0; {
+	for rest := user; len(rest) > 0; {
 		var key []byte
 		key, rest, _ = bytes.Cut(rest, []byte{' '})
 		if len(key) > 0 {
 			dst = append(dst, hashOf(p.plain, key))
 		}
 	}
-	if tags && len(k.tags) > 0 {
-		dst = append(dst, hashOf(p.tags, k.tags))
+	if tags && len(marked) > 0 {
+		dst = append(dst, hashOf(p.tags, marked))
 	}
 	return dst
 }
@@ -89,17 +71,17 @@ func Matches(r *message.Record, topic, key string, kind Kind) bool {
 	if key == "" || string(r.Topic) != topic {
 		return false
 	}
-	k := keysOf(r.Properties)
+	unique, user, tags := r.FindKeys()
 	if kind == TagKey {
-		return string(k.tags) == key
+		return string(tags) == key
 	}
-	if kind != UserKey && string(k.unique) == key {
+	if kind != UserKey && string(unique) == key {
 		return true
 	}
 	if kind == UniqueKey {
 		return false
 	}
-	for rest := k.user; len(rest) > 0; {
+	for rest := user; len(rest) > 0; {
 		var one []byte
 		one, rest, _ = bytes.Cut(rest, []byte{' '})
 		if string(one) == key {

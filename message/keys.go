@@ -1,0 +1,55 @@
+package message
+
+// Keys are where in the properties of a message those stand by which it is found. Who reads the properties when the message
+// is sent notes them, so that they need not be read again for its queue and for the index. They are zero where nobody has.
+type Keys struct {
+	noted              bool
+	unique, user, tags span
+}
+
+// span is a part of a properties text.
+type span struct{ from, to int32 }
+
+func (s span) of(props []byte) []byte { return props[s.from:s.to] }
+
+// Begin makes k those of a text without properties; Note adds one.
+func (k *Keys) Begin() { *k = Keys{noted: true} }
+
+// Note takes in a property, as EachProperty gives it: name and value are parts of props. Of several with the same name the
+// last counts.
+func (k *Keys) Note(props, name, value []byte) {
+	var at *span
+	switch string(name) {
+	case PropertyUniqueKey:
+		at = &k.unique
+	case PropertyKeys:
+		at = &k.user
+	case PropertyTags:
+		at = &k.tags
+	default:
+		return
+	}
+	from := cap(props) - cap(value)
+	*at = span{int32(from), int32(from + len(value))}
+}
+
+// FindKeys is the values of UNIQ_KEY, KEYS and TAGS, parts of the record's properties, empty where there is none.
+func (r *Record) FindKeys() (unique, user, tags []byte) {
+	k := r.Keys
+	if !k.noted {
+		EachProperty(r.Properties, func(name, value []byte) bool {
+			k.Note(r.Properties, name, value)
+			return true
+		})
+	}
+	return k.unique.of(r.Properties), k.user.of(r.Properties), k.tags.of(r.Properties)
+}
+
+// Tags is the value of TAGS, a part of the record's properties.
+func (r *Record) Tags() []byte {
+	if r.Keys.noted {
+		return r.Keys.tags.of(r.Properties)
+	}
+	tags, _ := Property(r.Properties, PropertyTags)
+	return tags
+}

@@ -1,0 +1,47 @@
+package message
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What was noted when the text was read is what is found in it later, in whatever memory it stands by then.
+func TestNotedKeysAreThoseOfTheText(t *testing.T) {
+	for _, text := range []string{
+		"",
+		"TAGS\x01a\x02",
+		"TAGS\x01a",
+		"TAGS\x01\x02KEYS\x02\x02",
+		"A\x01b\x02UNIQ_KEY\x01u1\x02KEYS\x01k1 k2\x02TAGS\x01a\x02UNIQ_KEY\x01u2\x02TAGS\x01bc\x02Z\x01\x01\x02",
+		"KEYS\x01a\x01b\x02TAGS\x01x",
+	} {
+		r := Record{Properties: []byte(text)}
+		unique, user, tags := r.FindKeys()
+		for name, got := range map[string][]byte{PropertyUniqueKey: unique, PropertyKeys: user, PropertyTags: tags} {
+			want, _ := Property(r.Properties, name)
+			require.Equal(t, string(want), string(got), "%s in %q", name, text)
+		}
+		require.Equal(t, string(tags), string(r.Tags()))
+
+		var k Keys
+		k.Begin()
+		props := []byte("before" + text)[len("before"):]
+		EachProperty(props, func(name, value []byte) bool {
+			k.Note(props, name, value)
+			return true
+		})
+		moved := Record{Properties: append([]byte(nil), props...), Keys: k}
+		require.Equal(t, string(tags), string(moved.Tags()))
+		movedUnique, movedUser, movedTags := moved.FindKeys()
+		require.Equal(t, string(unique), string(movedUnique))
+		require.Equal(t, string(user), string(movedUser))
+		require.Equal(t, string(tags), string(movedTags))
+	}
+}
+
+func TestRecordWithoutKeysIsNotReadForThem(t *testing.T) {
+	r := Record{Properties: []byte("TAGS\x01a\x02")}
+	r.Keys.Begin()
+	require.Empty(t, r.Tags(), "it was said that there are none")
+}
