@@ -13,7 +13,7 @@ import (
 // Damaged are the parts of the log that hold no records, in order: recovery could not read them and skipped them, or another
 // broker's log, of which this one is a copy, has none there either. Their messages read as Hole. They are noted with the gaps
 // until they are repaired, for a later recovery may begin behind them.
-func (s *Store) Damaged() []Span { return offset.Without(s.gaps.get().Damaged, Span{To: s.Low()}) }
+func (s *Store) Damaged() []Span { return offset.Without(s.gaps.now.Load().Damaged, Span{To: s.Low()}) }
 
 // noteDamage notes parts of the log that hold no records. The put lock is held, or nobody else has the store yet.
 func (s *Store) noteDamage(list []Span, found ...Span) error {

@@ -153,6 +153,7 @@ func (p *process) stop() { p.cancel() }
 
 func (p *process) main() {
 	defer close(p.done)
+	time.Sleep(time.Duration(p.number) * time.Microsecond) // so that no two come to the same moment by their timers
 	err := p.build()
 	if err == nil {
 		err = p.serve()
@@ -362,9 +363,7 @@ func (c *cluster) call(
 // travel is the way of a message; it gets lost when the hosts are parted.
 func (c *cluster) travel(ctx context.Context, from, to int) error {
 	c.net.mu.Lock()
-	c.net.dialled++
-	n := c.net.dialled
-	delay := time.Duration(mix(c.seed, n)%2000) * time.Microsecond
+	delay := time.Duration(mix(c.seed, c.net.way(from, to))%2000) * time.Microsecond
 	c.net.mu.Unlock()
 	select {
 	case <-time.After(delay):

@@ -9,6 +9,11 @@
 //	-run TestActs                                     acting ones: an operator resets offsets and deletes topics, messages are delayed
 //	SIM_DAMAGE=1                                      power cuts may leave logs damaged in their midst
 //	SIM_LOG=1                                         also what the brokers log
+//	GOMAXPROCS=1                                      a seed's play is the same each time, as a rule
+//
+// What happens at the same moment of virtual time happens in an order that is not the seed's: goroutines run on several
+// processors, and Go draws lots in select and for maps. The simulator's own parts avoid such moments, and what one host does changes no
+// delay of another's: with one processor nine plays of ten are the same line for line, with two one of seven.
 //
 //	network_test.go   hosts, connections, asks; they can be slow, cut, partitioned
 //	disk_test.go      the disk of a process that can die at any operation

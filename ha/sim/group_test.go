@@ -21,7 +21,7 @@ import (
 const (
 	haHeartbeat   = time.Second
 	haSilence     = 5 * time.Second
-	registerEvery = 5 * time.Second
+	registerEvery = 5*time.Second + 13*time.Microsecond // never at the moment of another timer
 )
 
 // member is a process's part in the group: an ha.Group, or a plain slave.

@@ -21,6 +21,7 @@ import (
 type ledger struct {
 	c *cluster
 
+	// mu is taken with a node's held, never the other way round.
 	mu       sync.Mutex
 	lines    []string                  // guarded by mu, as all below; what happened
 	broken   []string                  // promises
@@ -74,7 +75,7 @@ type walk struct {
 	mu      sync.Mutex
 	next    offset.Physical
 	records []record
-	gaps    string
+	gaps    uint64 // store.GapChanges + 1; 0: nothing is read yet
 }
 
 // record is a message in a log.
@@ -167,15 +168,21 @@ func (l *ledger) answered(p *process, first place, ids []string, code protocol.R
 			l.has(q, ids)
 		}
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	for _, id := range ids {
-		if f := l.sure[id]; len(f.hosts) == 0 && !p.dead.Load() {
-			l.violateLocked("DURABLE", "%s was answered OK by host %d, and nobody has it", id, p.n.host)
-		} else if p.replicas.Sync() && len(f.hosts) < 2 && !p.dead.Load() && l.allAlive() {
-			l.violateLocked("DURABLE", "%s was answered OK by the SYNC_MASTER on host %d, and only %v has it", id, p.n.host, f.hosts)
+		switch has := l.hosts(id); {
+		case len(has) == 0 && !p.dead.Load():
+			l.violate("DURABLE", "%s was answered OK by host %d, and nobody has it", id, p.n.host)
+		case p.replicas.Sync() && len(has) < 2 && !p.dead.Load() && l.allAlive(): // it was all the time, then
+			l.violate("DURABLE", "%s was answered OK by the SYNC_MASTER on host %d, and only %v has it", id, p.n.host, has)
 		}
 	}
+}
+
+// hosts are those that have a message that was answered OK.
+func (l *ledger) hosts(id string) []int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return sorted(l.sure[id].hosts)
 }
 
 // allAlive says whether the ledger can look at every log.
@@ -310,7 +317,7 @@ func (l *ledger) read(p *process) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	st := p.store
-	if gaps := fmt.Sprint(st.Gaps().Log, st.Damaged()); gaps != w.gaps || st.Written() < w.next || !w.holds(st) {
+	if gaps := st.GapChanges() + 1; gaps != w.gaps || st.Written() < w.next || !w.holds(st) {
 		w.gaps, w.next, w.records = gaps, st.Low(), nil
 	}
 	end, size := st.Written(), offset.Physical(st.SegmentSize())

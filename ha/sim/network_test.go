@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -27,19 +28,19 @@ func hostIP(host int) string { return fmt.Sprintf("10.0.0.%d", host) }
 type network struct {
 	seed uint64
 
-	mu      sync.Mutex
-	parted  map[[2]int]bool       // guarded by mu; the lower host first
-	when    map[[2]int]time.Time  // guarded by mu; of the last change of it
-	slow    map[int]time.Duration // guarded by mu; by receiving host
-	conns   map[*end]bool         // guarded by mu; one end of each connection
-	ports   map[string]*listener  // guarded by mu; HA ports
-	dialled uint64                // guarded by mu
-	change  chan struct{}         // guarded by mu; closed when parted has changed
+	mu     sync.Mutex
+	parted map[[2]int]bool       // guarded by mu; the lower host first
+	when   map[[2]int]time.Time  // guarded by mu; of the last change of it
+	slow   map[int]time.Duration // guarded by mu; by receiving host
+	conns  []*end                // guarded by mu; one end of each connection
+	ports  map[string]*listener  // guarded by mu; HA ports
+	ways   map[[2]int]uint64     // guarded by mu; by hosts from and to: messages and connections so far
+	change chan struct{}         // guarded by mu; closed when parted has changed
 }
 
 func newNetwork(seed uint64) *network {
 	return &network{
-		seed: seed, parted: map[[2]int]bool{}, when: map[[2]int]time.Time{}, slow: map[int]time.Duration{}, conns: map[*end]bool{},
+		seed: seed, parted: map[[2]int]bool{}, when: map[[2]int]time.Time{}, slow: map[int]time.Duration{}, ways: map[[2]int]uint64{},
 		ports: map[string]*listener{}, change: make(chan struct{}),
 	}
 }
@@ -92,7 +93,7 @@ func (n *network) setSlow(host int, by time.Duration) {
 func (n *network) drop(host int, frozen bool) {
 	n.mu.Lock()
 	var list []*end
-	for e := range n.conns {
+	for _, e := range n.conns {
 		if e.host == host {
 			list = append(list, e)
 		}
@@ -115,7 +116,7 @@ func (n *network) drop(host int, frozen bool) {
 func (n *network) reset(a, b int) {
 	n.mu.Lock()
 	var list []*end
-	for e := range n.conns {
+	for _, e := range n.conns {
 		if pairOf(e.host, e.peer.host) == pairOf(a, b) {
 			list = append(list, e)
 		}
@@ -279,8 +280,7 @@ func (e *end) Close() error {
 	e.out.set(func(p *pipe) { p.shut = true })
 	e.net.mu.Lock()
 	defer e.net.mu.Unlock()
-	delete(e.net.conns, e)
-	delete(e.net.conns, e.peer)
+	e.net.conns = slices.DeleteFunc(e.net.conns, func(c *end) bool { return c == e || c == e.peer })
 	return nil
 }
 
@@ -372,10 +372,10 @@ func (n *network) dial(ctx context.Context, host int, addr string) (net.Conn, er
 	if l == nil {
 		return nil, syscall.ECONNREFUSED
 	}
-	n.dialled++
-	port := uint16(20000 + n.dialled)
+	way := n.way(host, to)
+	port := uint16(10000*host + int(way%10000))
 	one := func(from, to int, k uint64) *pipe {
-		return &pipe{net: n, from: from, to: to, rnd: rand.New(rand.NewPCG(n.seed, n.dialled<<1|k)), change: make(chan struct{})}
+		return &pipe{net: n, from: from, to: to, rnd: rand.New(rand.NewPCG(n.seed, way<<1|k)), change: make(chan struct{})}
 	}
 	there, back := one(host, to, 0), one(to, host, 1)
 	a := &end{host: host, net: n, in: back, out: there, local: net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(hostIP(host)), port))}
@@ -386,6 +386,14 @@ func (n *network) dial(ctx context.Context, host int, addr string) (net.Conn, er
 	default:
 		return nil, syscall.ECONNREFUSED
 	}
-	n.conns[a] = true
+	n.conns = append(n.conns, a)
 	return a, nil
+}
+
+// way is a number that no other message or connection has. It depends on those alone that went the same way before: what
+// others do at the same time, in whatever order, does not change it. n.mu is held.
+func (n *network) way(from, to int) uint64 {
+	at := [2]int{from, to}
+	n.ways[at]++
+	return uint64(from)<<40 | uint64(to)<<32 | n.ways[at]
 }

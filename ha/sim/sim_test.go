@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,6 +25,12 @@ func fromEnv(t *testing.T, name string, other uint64) uint64 {
 		t.Fatalf("%s=%s is no number", name, text)
 	}
 	return n
+}
+
+// TestMain lets garbage wait: a seed makes much, and little of it is there at any time.
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400)
+	os.Exit(m.Run())
 }
 
 // play runs a seed, and returns what happened and the promises that were broken.
@@ -68,7 +75,7 @@ func playSeeds(t *testing.T, count uint64, kind kind) {
 				if len(broken) > 0 {
 					failed.Add(1)
 					telling.Lock()
-					t.Errorf("seed %d\n%s\n\nagain: SIM_SEEDS=1 SIM_FROM=%d SIM_DAMAGE=%s go test ./ha/sim -run '%s$'\n%s", seed,
+					t.Errorf("seed %d\n%s\n\nagain: GOMAXPROCS=1 SIM_SEEDS=1 SIM_FROM=%d SIM_DAMAGE=%s go test ./ha/sim -run '%s$'\n%s", seed,
 						strings.Join(lines, "\n"), seed, os.Getenv("SIM_DAMAGE"), name, strings.Join(broken, "\n"))
 					telling.Unlock()
 				}
