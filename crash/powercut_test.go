@@ -114,11 +114,9 @@ func (c *powerStore) live(first, cycles int) {
 // start starts the broker and waits until it is open, which a slow disk can make later than its start.
 func (c *powerStore) start() {
 	before := len(c.server.log())
-	began := time.Now()
 	c.server.start()
-	require.Eventually(c.t, func() bool { return strings.Contains(c.server.log()[before:], "msg=open ") }, 30*time.Second,
+	require.Eventually(c.t, func() bool { return strings.Contains(c.server.log()[before:], "msg=open ") }, time.Minute,
 		10*time.Millisecond, "the broker does not open")
-	require.Less(c.t, time.Since(began), 40*time.Second, "the start took too long")
 }
 
 var bootID = regexp.MustCompile(`"boot": *"[^"]*"`)

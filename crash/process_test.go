@@ -78,8 +78,8 @@ func (s *server) start() {
 	case <-s.ready:
 	case <-s.exited:
 		s.t.Fatalf("the server ended while starting:\n%s", s.log())
-	case <-time.After(30 * time.Second):
-		s.t.Fatal("the server is not ready after 30 s")
+	case <-time.After(time.Minute):
+		s.t.Fatal("the server is not ready after a minute")
 	}
 }
 

@@ -61,6 +61,11 @@ type seam struct {
 	append   func(n int) error // asked before an append of n messages
 	appended func(n int)       // told after one
 	read     func()
+	slow     time.Duration // the disk takes so long to flush
+}
+
+func (s *seam) WhenFlushed(end offset.Physical, fn func(error)) {
+	time.AfterFunc(s.slow, func() { s.Store.WhenFlushed(end, fn) })
 }
 
 func (s *seam) Append(msgs ...store.Message) (store.Appended, error) {

@@ -47,8 +47,9 @@ type Options struct {
 const (
 	// lookEvery bounds how long the loop sleeps while a message waits, so that a clock that was set is noticed.
 	lookEvery = time.Second
-	// flushPatience is how long a stop waits for the log to be flushed, so that the last progress can be written.
-	flushPatience = 5 * time.Second
+	// flushPatience is how long a stop waits for the log to be flushed, so that the last progress can be written. The store
+	// waits for its disk, too, and without a bound.
+	flushPatience = 30 * time.Second
 
 	firstPause = 100 * time.Millisecond // after a failed append or read, doubling
 	lastPause  = 5 * time.Second

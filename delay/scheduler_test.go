@@ -500,6 +500,16 @@ func TestUnsavedProgressIsAnErrorAndRepeatsNothing(t *testing.T) {
 	})
 }
 
+func TestStopWaitsForASlowDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := begin(t, vfstest.New(), func(s *seam, _ *Options) { s.slow = 20 * time.Second })
+		r.send(1, key(0))
+		time.Sleep(3 * time.Second)
+		r.stop()
+		require.Equal(t, 1, requireAllOnce(t, r.disk, false))
+	})
+}
+
 func parsed(t *testing.T, table []byte) progress {
 	t.Helper()
 	p, err := parseProgress(table)

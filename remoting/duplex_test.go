@@ -224,6 +224,17 @@ func TestStopReportsHandlersThatDoNotReturn(t *testing.T) {
 	close(g.open) // its reply meets a connection that is gone
 }
 
+// TestStopWaitsForASlowHandler: its disk may be slow, and is taken away when the server has stopped.
+func TestStopWaitsForASlowHandler(t *testing.T) {
+	g := newGate()
+	ts := startServer(t, ServerConfig{Handler: g, Lanes: []LaneConfig{{Name: "l", Workers: 1}}, StopTimeout: 500 * time.Millisecond})
+	p := dialRaw(t, ts.addr)
+	p.write(frame(echo, 1, false, ""))
+	eventually(t, func() bool { return g.now.Load() == 1 }, "in the handler")
+	time.AfterFunc(2500*time.Millisecond, func() { close(g.open) })
+	require.NoError(t, ts.stop())
+}
+
 func TestRepliesAfterTheStopDoNothing(t *testing.T) {
 	later := make(chan *Request, 1)
 	ts := startServer(t, ServerConfig{StopTimeout: 20 * time.Millisecond, Handler: HandlerFunc(

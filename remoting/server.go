@@ -37,7 +37,8 @@ type ServerConfig struct {
 	// OnClose is called once for each connection that has ended, when none of its requests is in a handler or will get
 	// to one any more. Not on an event loop; calls come one at a time.
 	OnClose func(*Conn)
-	// StopTimeout bounds how long a stop waits for requests to be answered and replies to be sent. Default 3 s.
+	// StopTimeout bounds how long a stop waits for requests to be answered and replies to be sent; for handlers to return it
+	// waits ten times as long. Default 3 s.
 	StopTimeout time.Duration
 
 	EventLoops int          // default: one for each processor
@@ -253,7 +254,7 @@ func (s *Server) serve(ctx context.Context, listeners []net.Listener, giveUp con
 	var err error
 	select {
 	case <-idle:
-	case <-time.After(max(s.cfg.StopTimeout, time.Second)): // since giveUp; they may need a moment on a busy machine
+	case <-time.After(max(10*s.cfg.StopTimeout, time.Second)): // since giveUp; a slow disk may hold them, and it is closed next
 		err = ErrStillRunning // their goroutines end when they do
 	}
 	_ = s.engine.Stop()
