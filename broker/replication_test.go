@@ -23,12 +23,12 @@ func pair(t *testing.T, role string, settings ...string) (master, slave *peer) {
 	return master, slave
 }
 
-// inSync waits until the master has a slave that counts.
+// inSync waits until the master is open, and has a slave that counts.
 func inSync(t *testing.T, master *peer) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		s := master.replica().Slaves
-		return len(s) == 1 && s[0].InSync
+		s := master.replica()
+		return s.State == "open" && len(s.Slaves) == 1 && s.Slaves[0].InSync
 	}, waitLimit, waitStep)
 }
 
