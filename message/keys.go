@@ -1,10 +1,13 @@
 package message
 
+import "bytes"
+
 // Keys are where in the properties of a message those stand by which it is found. Who reads the properties when the message
 // is sent notes them, so that they need not be read again for its queue and for the index. They are zero where nobody has.
 type Keys struct {
 	noted              bool
 	unique, user, tags span
+	multi              bool // the message is in other queues, too
 }
 
 // span is a part of a properties text.
@@ -26,6 +29,9 @@ func (k *Keys) Note(props, name, value []byte) {
 		at = &k.user
 	case PropertyTags:
 		at = &k.tags
+	case PropertyMultiQueueOffset:
+		k.multi = true
+		return
 	default:
 		return
 	}
@@ -52,4 +58,12 @@ func (r *Record) Tags() []byte {
 	}
 	tags, _ := Property(r.Properties, PropertyTags)
 	return tags
+}
+
+// Multi says whether the message may be in other queues besides its own, as INNER_MULTI_QUEUE_OFFSET says.
+func (r *Record) Multi() bool {
+	if r.Keys.noted {
+		return r.Keys.multi
+	}
+	return bytes.Contains(r.Properties, []byte(PropertyMultiQueueOffset))
 }

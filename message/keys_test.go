@@ -15,6 +15,7 @@ func TestNotedKeysAreThoseOfTheText(t *testing.T) {
 		"TAGS\x01\x02KEYS\x02\x02",
 		"A\x01b\x02UNIQ_KEY\x01u1\x02KEYS\x01k1 k2\x02TAGS\x01a\x02UNIQ_KEY\x01u2\x02TAGS\x01bc\x02Z\x01\x01\x02",
 		"KEYS\x01a\x01b\x02TAGS\x01x",
+		"INNER_MULTI_DISPATCH\x01%LMQ%a\x02INNER_MULTI_QUEUE_OFFSET\x013\x02",
 	} {
 		r := Record{Properties: []byte(text)}
 		unique, user, tags := r.FindKeys()
@@ -33,6 +34,7 @@ func TestNotedKeysAreThoseOfTheText(t *testing.T) {
 		})
 		moved := Record{Properties: append([]byte(nil), props...), Keys: k}
 		require.Equal(t, string(tags), string(moved.Tags()))
+		require.Equal(t, r.Multi(), moved.Multi())
 		movedUnique, movedUser, movedTags := moved.FindKeys()
 		require.Equal(t, string(unique), string(movedUnique))
 		require.Equal(t, string(user), string(movedUser))

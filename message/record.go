@@ -113,15 +113,17 @@ func AppendRecordHead(dst []byte, r *Record) []byte {
 		magic = MagicV2
 	}
 	be := binary.BigEndian
-	dst = be.AppendUint32(dst, uint32(r.EncodedSize()))
-	dst = be.AppendUint32(dst, magic)
-	dst = be.AppendUint32(dst, CRC(r.Body))
-	dst = be.AppendUint32(dst, uint32(r.QueueID))
-	dst = be.AppendUint32(dst, uint32(r.Flag))
-	dst = be.AppendUint64(dst, uint64(r.QueueOffset))
-	dst = be.AppendUint64(dst, uint64(r.PhysicalOffset))
-	dst = be.AppendUint32(dst, uint32(sysFlag))
-	dst = be.AppendUint64(dst, uint64(r.BornTimestamp))
+	var fixed [fixedBefore]byte
+	be.PutUint32(fixed[:], uint32(r.EncodedSize()))
+	be.PutUint32(fixed[PosMagic:], magic)
+	be.PutUint32(fixed[PosBodyCRC:], CRC(r.Body))
+	be.PutUint32(fixed[PosQueueID:], uint32(r.QueueID))
+	be.PutUint32(fixed[PosFlag:], uint32(r.Flag))
+	be.PutUint64(fixed[PosQueueOffset:], uint64(r.QueueOffset))
+	be.PutUint64(fixed[PosPhysicalOffset:], uint64(r.PhysicalOffset))
+	be.PutUint32(fixed[PosSysFlag:], uint32(sysFlag))
+	be.PutUint64(fixed[PosBornTimestamp:], uint64(r.BornTimestamp))
+	dst = append(dst, fixed[:]...)
 	dst = appendHost(dst, r.BornHost)
 	dst = be.AppendUint64(dst, uint64(r.StoreTimestamp))
 	dst = appendHost(dst, r.StoreHost)
@@ -144,12 +146,15 @@ func AppendRecordTail(dst []byte, r *Record) []byte {
 }
 
 func appendHost(dst []byte, host netip.AddrPort) []byte {
-	addr := host.Addr().Unmap()
-	switch {
-	case !addr.IsValid():
-		dst = append(dst, 0, 0, 0, 0)
+	switch addr := host.Addr().Unmap(); {
+	case addr.Is4():
+		v4 := addr.As4()
+		dst = append(dst, v4[:]...)
+	case addr.Is6():
+		v6 := addr.As16()
+		dst = append(dst, v6[:]...)
 	default:
-		dst = append(dst, addr.AsSlice()...)
+		dst = append(dst, 0, 0, 0, 0)
 	}
 	return binary.BigEndian.AppendUint32(dst, uint32(host.Port()))
 }

@@ -435,7 +435,7 @@ func traitsOf(props []byte) (t traits) {
 		case message.PropertyUniqueKey:
 			t.unique = value
 			t.keys.Note(props, name, value)
-		case message.PropertyKeys, message.PropertyTags:
+		case message.PropertyKeys, message.PropertyTags, message.PropertyMultiQueueOffset:
 			t.keys.Note(props, name, value)
 		case message.PropertyWaitStore:
 			t.hasty = string(value) == "false"

@@ -21,6 +21,7 @@ func TestKeysOfStoredProperties(t *testing.T) {
 		"TAGS\x01a",
 		"KEYS\x01k1 k2\x02TAGS\x01a\x02",
 		"UNIQ_KEY\x01u\x02WAIT\x01true\x02TAGS\x01a\x02",
+		"INNER_MULTI_DISPATCH\x01%LMQ%a\x02INNER_MULTI_QUEUE_OFFSET\x013\x02",
 		"POP_CK\x01gone\x02UNIQ_KEY\x01u\x02KEYS\x01k\x02TAGS\x01a",
 	} {
 		for _, unique := range []bool{true, false} {
@@ -31,6 +32,7 @@ func TestKeysOfStoredProperties(t *testing.T) {
 			x, y, z := read.FindKeys()
 			require.Equal(t, []string{string(x), string(y), string(z)}, []string{string(a), string(b), string(c)}, "%q", sent)
 			require.Equal(t, string(found.unique), string(a))
+			require.Equal(t, read.Multi(), noted.Multi())
 		}
 	}
 }

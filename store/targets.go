@@ -25,7 +25,7 @@ func eachTarget(r *message.Record, fn func(target)) {
 		return
 	}
 	fn(target{r.Topic, r.QueueID, int64(r.QueueOffset)})
-	if !bytes.Contains(r.Properties, []byte(message.PropertyMultiQueueOffset)) {
+	if !r.Multi() {
 		return
 	}
 	names, _ := message.Property(r.Properties, message.PropertyMultiDispatch)
