@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ratchetmq/ratchet/internal/config"
 	"github.com/ratchetmq/ratchet/internal/state"
 	"github.com/ratchetmq/ratchet/internal/vfs/vfstest"
 	"github.com/ratchetmq/ratchet/protocol"
@@ -27,7 +29,7 @@ type nameServer struct {
 	version protocol.DataVersion
 	topics  map[string]protocol.TopicConfig
 	taken   int           // registrations
-	slow    time.Duration // each is answered after
+	slow    time.Duration // each takes so long
 }
 
 func newNameServer(t testing.TB) *nameServer { return newSlowNameServer(t, 0) }
@@ -51,6 +53,7 @@ func newSlowNameServer(t testing.TB, slow time.Duration) *nameServer {
 
 func (n *nameServer) Serve(_ context.Context, r *remoting.Request) {
 	if protocol.RequestCode(r.Code) == protocol.RegisterBroker {
+		<-time.After(n.slow)
 		var body protocol.RegisterBrokerBody
 		if err := protocol.Unmarshal(r.Body, &body); err != nil {
 			n.Error(err)
@@ -64,7 +67,6 @@ func (n *nameServer) Serve(_ context.Context, r *remoting.Request) {
 		}
 		n.taken++
 		n.mu.Unlock()
-		<-time.After(n.slow)
 	}
 	r.Reply(protocol.Reply{})
 }
@@ -74,6 +76,11 @@ func (n *nameServer) topic(name string) (protocol.TopicConfig, bool) {
 	defer n.mu.Unlock()
 	c, ok := n.topics[name]
 	return c, ok
+}
+
+func (n *nameServer) knows(topic string) bool {
+	_, ok := n.topic(topic)
+	return ok
 }
 
 // startRegistrar keeps the name server informed of a table of topics until the test ends. Changes wait until it knows.
@@ -127,17 +134,24 @@ func TestRegistrationTellsOfAllThatItsVersionStandsFor(t *testing.T) {
 // Clients come as soon as a broker is started: it is known to its name servers then, though one is slow.
 func TestStartWaitsForASlowNameServer(t *testing.T) {
 	n := newSlowNameServer(t, 2*topicChangeWait)
-	g, _ := startRegistrar(t, n, everything)
-	waiting, away := g.state(n.addr)
-	require.Zero(t, waiting)
-	require.False(t, away)
+	startRegistrar(t, n, everything)
+	require.True(t, n.knows(protocol.TopicSelfTest))
 }
 
-func (g *registrar) state(addr string) (waiting int, away bool) {
-	l := g.links[addr]
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.waiters), l.away
+// TestStartedMeansRegistered, for a broker that has nothing to wait for.
+func TestStartedMeansRegistered(t *testing.T) {
+	n := newSlowNameServer(t, 3*time.Second)
+	settings, _, err := config.LoadBroker("test", []byte(strings.Join([]string{
+		"bindAddress=127.0.0.1", "listenPort=0", "vipPortEnable=false", "namesrvAddr=" + n.addr, "mappedFileSizeCommitLog=1048576",
+		"maxHashSlotNum=1000", "maxIndexNum=4000",
+	}, "\n")), "/store", config.OSEnv())
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	b, err := Start(ctx, Config{Settings: settings, FS: vfstest.New(), Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	require.True(t, n.knows(protocol.TopicSelfTest))
+	stop()
+	require.NoError(t, b.Wait())
 }
 
 // Nobody waits for a name server that is away, nor do those pile up who did not.
@@ -148,9 +162,11 @@ func TestNobodyWaitsForANameServerThatIsAway(t *testing.T) {
 	for range 3 {
 		g.topicsChanged(state.TopicChange{})
 	}
-	waiting, away := g.state(n.addr)
-	require.Zero(t, waiting)
-	require.True(t, away)
+	l := g.links[n.addr]
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	require.Empty(t, l.waiters)
+	require.True(t, l.away)
 }
 
 // A topic that is told of is not told of again until it changes.

@@ -86,7 +86,7 @@ const (
 	openingReason = "its slaves are about to connect"
 	leaveLimit    = 3 * time.Second
 	// settleLimit is after what time a start is over even though the master is not open.
-	settleLimit = 2 * time.Second
+	settleLimit = 15 * time.Second
 )
 
 // NewGroup makes the part that the configuration, or an operator's command since, gives this broker.
