@@ -301,7 +301,7 @@ const tablesEvery = 100 * time.Millisecond
 
 // sendRest is how long the sender of an ASYNC_MASTER rests when it has sent all that there is, and so how much more a slave
 // may lack: what comes in the meantime goes together, at a fraction of the price. What comes after a pause goes at once.
-const sendRest = 5 * time.Millisecond
+const sendRest = 10 * time.Millisecond
 
 // run sends the log from where the reader wants it, for ever.
 func (f *feed) run(ctx context.Context) error {

@@ -36,7 +36,7 @@ func TestAnAsyncMasterSendsTogether(t *testing.T) {
 	for _, c := range []struct {
 		sync        bool
 		least, most int
-	}{{false, 20, 22}, {true, 100, 100}} {
+	}{{false, 10, 12}, {true, 100, 100}} {
 		synctest.Test(t, func(t *testing.T) {
 			s := playSlaves(t, 1)
 			s.Begin(c.sync, 0, false)
