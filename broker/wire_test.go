@@ -93,6 +93,24 @@ func TestScenario6_13(t *testing.T) {
 	require.Equal(t, before, p.maxOffset("T", 0), "nothing of a refused batch is stored")
 }
 
+// Dead letters are found by their key: where that stands has changed on the way.
+func TestDeadLetterIsFoundByItsKey(t *testing.T) {
+	p := newPeer(t)
+	retry := protocol.RetryPrefix + "G"
+	p.createTopic(retry, 1)
+	p.must(protocol.UpdateAndCreateSubscriptionGroup, nil, []byte(`{"groupName":"G"}`))
+	h := sendHeader(retry, 0, message.PropertyDelayLevel, "3", message.PropertyKeys, "k")
+	h.ReconsumeTimes = 17 // more than 16, RocketMQ's limit
+	p.must(protocol.SendMessageV2, h, []byte("dead"))
+	ask := &protocol.QueryMessageRequest{Topic: protocol.DLQTopic("G"), Key: "k", MaxNum: 32, EndTimestamp: 1 << 60}
+	require.Eventually(t, func() bool {
+		return p.call(protocol.QueryMessage, ask, nil).Code == int32(protocol.Success)
+	}, waitLimit, waitStep)
+	r, err := message.Parse(p.must(protocol.QueryMessage, ask, nil).Body)
+	require.NoError(t, err)
+	require.Equal(t, "dead", string(r.Body))
+}
+
 // A query by key returns only messages that have the topic and the key, though the hashes of others are the same.
 func TestScenario6_15(t *testing.T) {
 	p := newPeer(t)

@@ -76,6 +76,10 @@ func TestRewrite(t *testing.T) {
 			props("REAL_TOPIC", "old", "DELAY", "1", "REAL_QID", "0"), props("DELAY", "1", "REAL_TOPIC", "T", "REAL_QID", "7"),
 			0,
 		},
+		"keys behind what is left out": {
+			props("REAL_TOPIC", "old", "UNIQ_KEY", "u", "TIMER_DELAY_SEC", "1", "KEYS", "k", "DELAY", "1", "TAGS", "t"),
+			props("UNIQ_KEY", "u", "KEYS", "k", "DELAY", "1", "TAGS", "t", "REAL_TOPIC", "T", "REAL_QID", "7"), 0,
+		},
 		"wins over timers": {
 			props("TIMER_DELAY_SEC", "1", "DELAY", "1", "TIMER_DELIVER_MS", "5", "TIMER_DELAY_MS", "9"),
 			props("DELAY", "1", "REAL_TOPIC", "T", "REAL_QID", "7"), 0,
@@ -85,7 +89,7 @@ func TestRewrite(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := store.Message{Topic: "T", QueueID: 7, Properties: c.in, Body: []byte("b")}
+			m := store.Message{Topic: "T", QueueID: 7, Properties: c.in, Body: []byte("b"), Keys: noted(c.in)}
 			buf, delayed, err := levels.Rewrite(&m, []byte("before"))
 			require.NoError(t, err)
 			require.True(t, delayed)
@@ -93,8 +97,23 @@ func TestRewrite(t *testing.T) {
 			require.Equal(t, c.queue, m.QueueID)
 			require.Equal(t, string(c.want), string(m.Properties))
 			require.Equal(t, "before"+string(c.want), string(buf))
+			unique, user, tags := (&message.Record{Properties: m.Properties, Keys: m.Keys}).FindKeys()
+			for name, got := range map[string][]byte{message.PropertyUniqueKey: unique, message.PropertyKeys: user, message.PropertyTags: tags} {
+				want, _ := message.Property(c.want, name)
+				require.Equal(t, string(want), string(got), name)
+			}
 		})
 	}
+}
+
+// noted are the keys of a text as the sender's request has it.
+func noted(text []byte) (k message.Keys) {
+	k.Begin()
+	message.EachProperty(text, func(name, value []byte) bool {
+		k.Note(text, name, value)
+		return true
+	})
+	return k
 }
 
 func TestRewriteLeavesOthersAlone(t *testing.T) {

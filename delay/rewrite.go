@@ -47,6 +47,7 @@ func (l Levels) Rewrite(m *store.Message, dst []byte) (buf []byte, delayed bool,
 	own = message.AppendProperty(own, message.PropertyRealQueueID, strconv.Itoa(int(m.QueueID)))
 	dst = append(dst, own...)
 	m.Topic, m.QueueID, m.Properties = Topic, int32(level-1), dst[from:len(dst):len(dst)]
+	m.Keys = message.Keys{} // they were noted of the properties before
 	return dst, true, nil
 }
 

@@ -60,10 +60,11 @@ func (r *Record) Tags() []byte {
 	return tags
 }
 
-// Multi says whether the message may be in other queues besides its own, as INNER_MULTI_QUEUE_OFFSET says.
+// Multi says whether the message may be in other queues besides its own, as INNER_MULTI_QUEUE_OFFSET says. The names of such
+// queues begin with %LMQ%: a text without a percent sign, as nearly all are, need not be searched for the property.
 func (r *Record) Multi() bool {
 	if r.Keys.noted {
 		return r.Keys.multi
 	}
-	return bytes.Contains(r.Properties, []byte(PropertyMultiQueueOffset))
+	return bytes.IndexByte(r.Properties, '%') >= 0 && bytes.Contains(r.Properties, []byte(PropertyMultiQueueOffset))
 }

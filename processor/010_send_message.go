@@ -315,12 +315,9 @@ func (p *Processor) fillSingle(r *remoting.Request, s *sends, one *send, topic *
 	if found.refused != nil {
 		return found.refused
 	}
+	m.Keys = found.keys
 	one.unique, one.hasty = found.unique, found.hasty
-	group, retried := strings.CutPrefix(h.Topic, protocol.RetryPrefix)
-	if !retried && !found.delayed { // nothing is changed below
-		m.Keys = found.keys
-	}
-	if retried {
+	if group, ok := strings.CutPrefix(h.Topic, protocol.RetryPrefix); ok {
 		if err := p.redirectExhausted(r, h, group, &m); err != nil {
 			return err
 		}
@@ -431,12 +428,10 @@ type traits struct {
 func traitsOf(props []byte) (t traits) {
 	t.keys.Begin()
 	message.EachProperty(props, func(name, value []byte) bool {
+		t.keys.Note(props, name, value)
 		switch string(name) {
 		case message.PropertyUniqueKey:
 			t.unique = value
-			t.keys.Note(props, name, value)
-		case message.PropertyKeys, message.PropertyTags, message.PropertyMultiQueueOffset:
-			t.keys.Note(props, name, value)
 		case message.PropertyWaitStore:
 			t.hasty = string(value) == "false"
 		case message.PropertyDelayLevel:
@@ -484,5 +479,6 @@ func (p *Processor) toDeadLetters(group string, m *store.Message) error {
 	}
 	m.Topic, m.QueueID = topic.TopicName, 0
 	m.Properties = message.AppendWithout(make([]byte, 0, len(m.Properties)), m.Properties, message.PropertyDelayLevel)
+	m.Keys = message.Keys{} // they were noted of the properties before
 	return nil
 }

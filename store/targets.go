@@ -25,7 +25,7 @@ func eachTarget(r *message.Record, fn func(target)) {
 		return
 	}
 	fn(target{r.Topic, r.QueueID, int64(r.QueueOffset)})
-	if bytes.IndexByte(r.Properties, multiPrefix[0]) < 0 || !r.Multi() { // the first is quick where no keys are noted
+	if !r.Multi() {
 		return
 	}
 	names, _ := message.Property(r.Properties, message.PropertyMultiDispatch)
