@@ -11,20 +11,34 @@ import (
 	"github.com/ratchetmq/ratchet/internal/offset"
 )
 
-// AppendID adds a broker's message id (offsetMsgId) to dst: address, port and commit log offset in upper-case hex, 32
-// characters for IPv4, 56 for IPv6.
-func AppendID(dst []byte, host netip.AddrPort, phy offset.Physical) []byte {
-	var raw [16 + 4 + 8]byte
-	b := appendHost(raw[:0], host)
-	b = binary.BigEndian.AppendUint64(b, uint64(phy))
-	const digits = "0123456789ABCDEF"
-	for _, c := range b {
-		dst = append(dst, digits[c>>4], digits[c&15])
-	}
-	return dst
+// IDs makes message ids (offsetMsgId) of one broker: address, port and commit log offset in upper-case hex, 32 characters
+// for IPv4, 56 for IPv6.
+type IDs struct{ prefix string }
+
+// NewIDs makes those of the broker at host.
+func NewIDs(host netip.AddrPort) IDs {
+	return IDs{strings.ToUpper(hex.EncodeToString(appendHost(nil, host)))}
 }
 
-// ParseID reads what AppendID wrote, in either case.
+// Append adds the id of the message at phy to dst.
+func (ids IDs) Append(dst []byte, phy offset.Physical) []byte {
+	dst = append(dst, ids.prefix...)
+	dst = binary.BigEndian.AppendUint64(dst, hexDigits(uint32(phy>>32)))
+	return binary.BigEndian.AppendUint64(dst, hexDigits(uint32(phy)))
+}
+
+// hexDigits is n as eight hex digits, the first one in the highest byte.
+func hexDigits(n uint32) uint64 {
+	const ones = 0x0101010101010101
+	d := uint64(n)
+	d = (d | d<<16) & 0x0000FFFF0000FFFF
+	d = (d | d<<8) & 0x00FF00FF00FF00FF
+	d = (d | d<<4) & 0x0F0F0F0F0F0F0F0F // a digit a byte
+	letters := (d + 6*ones) >> 4 & ones // 1 in those from 10 on
+	return d + '0'*ones + letters*('A'-'9'-1)
+}
+
+// ParseID reads such an id, in either case.
 func ParseID(id string) (netip.AddrPort, offset.Physical, error) {
 	b, err := hex.DecodeString(strings.TrimSpace(id))
 	if err != nil || (len(b) != 16 && len(b) != 28) {

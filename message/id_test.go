@@ -18,11 +18,12 @@ func TestMessageIDs(t *testing.T) {
 	}{
 		"7F00000200002E870000000000000000":                         {"127.0.0.2:11911", 0}, // from an answer of 5.4.0
 		"7F00000200002E87000000000000051E":                         {"127.0.0.2:11911", 1310},
+		"0A010203000000500123456789ABCDEF":                         {"10.1.2.3:80", 0x0123456789ABCDEF},
 		"0A0102030000FFFF7FFFFFFFFFFFFFFF":                         {"10.1.2.3:65535", 1<<63 - 1},
 		"20010DB800000000000000000000000100002A9F0000000000000010": {"[2001:db8::1]:10911", 16},
 	} {
 		host := netip.MustParseAddrPort(want.host)
-		require.Equal(t, "x"+id, string(AppendID([]byte("x"), host, want.phy)))
+		require.Equal(t, "x"+id, string(NewIDs(host).Append([]byte("x"), want.phy)))
 		for _, text := range []string{id, strings.ToLower(id), " " + id + " "} {
 			gotHost, phy, err := ParseID(text)
 			require.NoError(t, err, text)
@@ -30,7 +31,7 @@ func TestMessageIDs(t *testing.T) {
 			require.Equal(t, want.phy, phy)
 		}
 	}
-	require.Equal(t, "0A0102030000000100000000000000FF", string(AppendID(nil, netip.MustParseAddrPort("[::ffff:10.1.2.3]:1"), 255)),
+	require.Equal(t, "0A0102030000000100000000000000FF", string(NewIDs(netip.MustParseAddrPort("[::ffff:10.1.2.3]:1")).Append(nil, 255)),
 		"an IPv4 address is one however it came")
 }
 

@@ -11,7 +11,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -216,18 +215,17 @@ func (p *Processor) whenSafe(r *remoting.Request, s *sends, one *send) *protocol
 	if one.count == 0 {
 		return &one.reply
 	}
-	one.header.Form = p.receipts
-	one.header.SendMessageResponse = protocol.SendMessageResponse{
-		MsgID:         s.messageIDs(p.storeHost, one),
-		QueueID:       one.queue,
-		QueueOffset:   int64(s.messages[one.first].QueueOffset),
-		TransactionID: unsafe.String(unsafe.SliceData(one.unique), len(one.unique)),
-	}
-	one.reply = protocol.Reply{Header: &one.header}
+	h := &one.header
+	h.Form = p.receipts
+	h.MsgID = s.messageIDs(p.ids, one)
+	h.QueueID = one.queue
+	h.QueueOffset = int64(s.messages[one.first].QueueOffset)
+	h.TransactionID = unsafe.String(unsafe.SliceData(one.unique), len(one.unique))
+	one.reply.Header = h
 	if one.hasty || !p.syncFlush && !p.slaves.Sync() {
 		return &one.reply
 	}
-	later := one.header.SendMessageResponse // which outlives s, so that its texts can't be parts of it
+	later := h.SendMessageResponse // which outlives s, so that its texts can't be parts of it
 	later.MsgID, later.TransactionID = strings.Clone(later.MsgID), strings.Clone(later.TransactionID)
 	reply, err := p.whenStored(r, protocol.Reply{Header: &later, Extra: p.sendExtra}, one.end)
 	if err != nil {
@@ -253,15 +251,15 @@ func (p *Processor) whenStored(r *remoting.Request, reply protocol.Reply, end of
 }
 
 // messageIDs is the answer's msgId: one id, or one per message of a batch joined by commas. It is a part of s.
-func (s *sends) messageIDs(host netip.AddrPort, one *send) string {
-	start := len(s.ids)
-	for i, m := range s.messages[one.first : one.first+one.count] {
+func (s *sends) messageIDs(of message.IDs, one *send) string {
+	ids, messages := s.ids, s.messages[one.first:one.first+one.count]
+	for i := range messages {
 		if i > 0 {
-			s.ids = append(s.ids, ',')
+			ids = append(ids, ',')
 		}
-		s.ids = message.AppendID(s.ids, host, m.At)
+		ids = of.Append(ids, messages[i].At)
 	}
-	ids := s.ids[start:]
+	s.ids, ids = ids, ids[len(s.ids):]
 	return unsafe.String(unsafe.SliceData(ids), len(ids))
 }
 

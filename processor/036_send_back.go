@@ -94,7 +94,7 @@ func (p *Processor) retryMessage(r *remoting.Request, h *protocol.ConsumerSendMs
 	}
 	if _, ok := message.Property(props, message.PropertyOriginMessageID); !ok {
 		props = message.AppendProperty(props, message.PropertyOriginMessageID,
-			string(message.AppendID(nil, given.StoreHost, given.PhysicalOffset)))
+			string(message.NewIDs(given.StoreHost).Append(nil, given.PhysicalOffset)))
 	}
 	m.Properties = message.AppendProperty(props, message.PropertyWaitStore, "false")
 	if given.ReconsumeTimes >= limit || h.DelayLevel < 0 {

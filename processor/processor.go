@@ -65,7 +65,7 @@ type Processor struct {
 
 	brokerName  string
 	saveSetting func(key, value string) error
-	storeHost   netip.AddrPort
+	ids         message.IDs
 	memory      int64
 	syncFlush   bool
 	sendMarks   []byte        // properties that every sent message gets
@@ -95,7 +95,7 @@ func New(c Config) *Processor {
 		log:         logger.With("component", "processor"),
 		brokerName:  settings.Name,
 		saveSetting: c.SaveSetting,
-		storeHost:   c.StoreHost,
+		ids:         message.NewIDs(c.StoreHost),
 		memory:      c.Memory,
 		syncFlush:   settings.Flush == config.SyncFlush,
 		uniqueIDs:   message.NewUniqueIDs(c.StoreHost.Addr(), uint32(time.Now().UnixNano()), time.Now),

@@ -13,6 +13,7 @@ const (
 	lengthSize     = 4
 	headSize       = 8  // length and header word
 	minBinary      = 21 // fixed fields of a binary header
+	posOpaque      = 5  // in a binary header
 	maxHeaderDepth = 64
 )
 

@@ -64,6 +64,12 @@ var (
 	receiptFields  = `,"version":` + strconv.Itoa(int(Version)) + `,"extFields":{"msgId":"`
 )
 
+// receiptHead is a binary header up to the first field's value.
+var receiptHead = func() string {
+	head := head{codec: Binary, flag: FlagResponse}
+	return string(append(head.openBinary(nil, ""), "\x00\x05msgId"...))
+}()
+
 func (r *SendReceipt) appendJSON(dst []byte, opaque int32) []byte {
 	dst = append(dst, receiptOpening...)
 	dst = strconv.AppendInt(dst, int64(opaque), 10)
@@ -82,10 +88,11 @@ func (r *SendReceipt) appendJSON(dst []byte, opaque int32) []byte {
 }
 
 func (r *SendReceipt) appendBinary(dst []byte, opaque int32) []byte {
-	head := head{codec: Binary, opaque: opaque, flag: FlagResponse}
-	dst = head.openBinary(dst, "")
-	block := len(dst)
-	dst = appendText(append(dst, "\x00\x05msgId"...), r.MsgID)
+	start := len(dst)
+	dst = append(dst, receiptHead...)
+	binary.BigEndian.PutUint32(dst[start+posOpaque:], uint32(opaque))
+	block := start + minBinary
+	dst = appendText(dst, r.MsgID)
 	dst = appendDecimal(append(dst, "\x00\x07queueId"...), int64(r.QueueID))
 	dst = appendDecimal(append(dst, "\x00\x0bqueueOffset"...), r.QueueOffset)
 	if r.TransactionID != "" {
