@@ -47,3 +47,55 @@ func TestRecordWithoutKeysIsNotReadForThem(t *testing.T) {
 	r.Keys.Begin()
 	require.Empty(t, r.Tags(), "it was said that there are none")
 }
+
+// What Match takes for the same reads as the same.
+func FuzzMatch(f *testing.F) {
+	for _, pair := range [][2]string{
+		{"", ""},
+		{"UNIQ_KEY\x01u1\x02KEYS\x01k1\x02TAGS\x01a\x02", "UNIQ_KEY\x01u2\x02KEYS\x01k2\x02TAGS\x01a\x02"},
+		{"KEYS\x01k1\x02TAGS\x01a\x02UNIQ_KEY\x01u1", "KEYS\x01k2\x02TAGS\x01a\x02UNIQ_KEY\x01u2"},
+		{"UNIQ_KEY\x01u1\x02TAGS\x01a\x02", "UNIQ_KEY\x01u1\x02TAGS\x01b\x02"},
+		{"UNIQ_KEY\x0112345678\x02", "UNIQ_KEY\x011234567\x02\x02"},
+		{"UNIQ_KEY\x01u\x02UNIQ_KEY\x01v\x02", "UNIQ_KEY\x01w\x02UNIQ_KEY\x01x\x02"},
+	} {
+		f.Add([]byte(pair[0]), []byte(pair[1]))
+	}
+	note := func(props []byte) (k Keys, values []string) {
+		k.Begin()
+		EachProperty(props, func(name, value []byte) bool {
+			k.Note(props, name, value)
+			switch string(name) {
+			case PropertyUniqueKey, PropertyKeys:
+				value = nil
+			}
+			values = append(values, string(name)+"="+string(value))
+			return true
+		})
+		return k, values
+	}
+	f.Fuzz(func(t *testing.T, text, props []byte) {
+		k, values := note(text)
+		if !k.Match(text, props) {
+			return
+		}
+		same, others := note(props)
+		require.Equal(t, k, same)
+		require.Equal(t, values, others)
+		require.Equal(t, same.Unique(props), k.Unique(props))
+	})
+}
+
+func TestMatch(t *testing.T) {
+	var k Keys
+	k.Begin()
+	text := []byte("UNIQ_KEY\x01u1\x02WAIT\x01true\x02KEYS\x01k1 k2\x02TAGS\x01a\x02")
+	EachProperty(text, func(name, value []byte) bool {
+		k.Note(text, name, value)
+		return true
+	})
+	require.True(t, k.Match(text, text))
+	require.True(t, k.Match(text, []byte("UNIQ_KEY\x01u2\x02WAIT\x01true\x02KEYS\x01k3 k4\x02TAGS\x01a\x02")))
+	require.False(t, k.Match(text, []byte("UNIQ_KEY\x01u2\x02WAIT\x01true\x02KEYS\x01k3 k4\x02TAGS\x01b\x02")))
+	require.False(t, k.Match(text, []byte("UNIQ_KEY\x01\x02u\x02WAIT\x01true\x02KEYS\x01k3 k4\x02TAGS\x01a\x02")))
+	require.False(t, k.Match(text, text[:len(text)-1]))
+}

@@ -34,6 +34,7 @@ type sends struct {
 	topic      *protocol.TopicConfig       // of the last one that was read and may be sent to
 	properties []byte                      // texts that messages have, one after the other
 	ids        []byte                      // texts that answers have
+	found      traits                      // of the message that was read last
 }
 
 // send is one request: it has count of the messages, from first on.
@@ -60,6 +61,7 @@ func (s *sends) release() {
 	s.each, s.replies, s.messages = s.each[:0], s.replies[:0], s.messages[:0]
 	s.header = protocol.SendMessageRequest{Properties: emptied(s.header.Properties)}
 	s.properties, s.ids = emptied(s.properties), emptied(s.ids)
+	s.found = traits{}
 	sendPool.Put(s)
 }
 
@@ -145,7 +147,7 @@ func (p *Processor) readSend(r *remoting.Request, s *sends, one *send) error {
 		err = p.fillSingle(r, s, one, topic)
 	}
 	if err != nil {
-		s.messages = s.messages[:one.first]
+		s.forget(one.first)
 		return err
 	}
 	one.count = len(s.messages) - one.first
@@ -306,46 +308,51 @@ func (p *Processor) openTopic(h *protocol.SendMessageRequest) (*protocol.TopicCo
 // fillSingle makes the one message of a request that isn't a batch.
 func (p *Processor) fillSingle(r *remoting.Request, s *sends, one *send, topic *protocol.TopicConfig) error {
 	h := &s.header
-	m := p.newMessage(r, h, topic, one.queue)
+	m := s.newMessage(r, topic, one.queue)
 	m.Body = r.Body
-	var found traits
-	s.properties, m.Properties, found = p.appendSendProperties(s.properties, h.Properties, true)
+	found := &s.found
+	s.properties, m.Properties = p.appendSendProperties(s.properties, h.Properties, true, found)
 	if found.refused != nil {
 		return found.refused
 	}
 	m.Keys = found.keys
 	one.unique, one.hasty = found.unique, found.hasty
 	if group, ok := strings.CutPrefix(h.Topic, protocol.RetryPrefix); ok {
-		if err := p.redirectExhausted(r, h, group, &m); err != nil {
+		if err := p.redirectExhausted(r, h, group, m); err != nil {
 			return err
 		}
 	}
 	if found.delayed {
 		var err error
-		if s.properties, _, err = p.delay.Rewrite(&m, s.properties); err != nil {
+		if s.properties, _, err = p.delay.Rewrite(m, s.properties); err != nil {
 			return refuse(protocol.MessageIllegal, "topic %s: %v", h.Topic, err)
 		}
 	}
-	s.messages = append(s.messages, m)
 	return nil
 }
 
-func (p *Processor) newMessage(
-	r *remoting.Request, h *protocol.SendMessageRequest, topic *protocol.TopicConfig, queue int32,
-) store.Message {
-	m := store.Message{
-		Topic:          topic.TopicName,
-		QueueID:        queue,
-		Flag:           h.Flag,
-		SysFlag:        h.SysFlag,
-		BornTimestamp:  h.BornTimestamp,
-		BornHost:       r.Conn.RemoteAddr(),
-		ReconsumeTimes: h.ReconsumeTimes,
-	}
+// newMessage adds a message with what the request's header says of it. It is filled in where it stays, and moves when
+// another is added.
+func (s *sends) newMessage(r *remoting.Request, topic *protocol.TopicConfig, queue int32) *store.Message {
+	n := len(s.messages)
+	s.messages = slices.Grow(s.messages, 1)[:n+1] // which is zero: see release
+	h, m := &s.header, &s.messages[n]
+	m.Topic = topic.TopicName
+	m.QueueID = queue
+	m.Flag, m.SysFlag = h.Flag, h.SysFlag
+	m.BornTimestamp = h.BornTimestamp
+	m.BornHost = r.Conn.RemoteAddr()
+	m.ReconsumeTimes = h.ReconsumeTimes
 	if topic.TopicFilterType == "MULTI_TAG" {
 		m.SysFlag |= message.FlagMultiTags
 	}
 	return m
+}
+
+// forget drops the messages from n on.
+func (s *sends) forget(n int) {
+	clear(s.messages[n:])
+	s.messages = s.messages[:n]
 }
 
 // fillBatch makes one message of each element of a batch body. They are stored one after the other, with consecutive
@@ -359,11 +366,11 @@ func (p *Processor) fillBatch(r *remoting.Request, s *sends, one *send, topic *p
 	if protocol.IsRetryTopic(h.Topic) {
 		return refuse(protocol.MessageIllegal, "a batch can't go to the retry topic %s", h.Topic)
 	}
+	found := &s.found
 	err := protocol.EachBatchMessage(r.Body, func(e protocol.BatchMessage) error {
-		m := p.newMessage(r, h, topic, one.queue)
+		m := s.newMessage(r, topic, one.queue)
 		m.Flag, m.Body = e.Flag, e.Body
-		var found traits
-		s.properties, m.Properties, found = p.appendSendProperties(s.properties, e.Properties, false)
+		s.properties, m.Properties = p.appendSendProperties(s.properties, e.Properties, false, found)
 		switch {
 		case found.refused != nil:
 			return found.refused
@@ -371,10 +378,9 @@ func (p *Processor) fillBatch(r *remoting.Request, s *sends, one *send, topic *p
 			return refuse(protocol.MessageIllegal, "a batch can't hold delayed messages")
 		}
 		m.Keys = found.keys
-		if len(s.messages) == one.first {
+		if len(s.messages) == one.first+1 {
 			one.unique, one.hasty = found.unique, found.hasty
 		}
-		s.messages = append(s.messages, m)
 		return nil
 	})
 	if err != nil {
@@ -391,29 +397,32 @@ func (p *Processor) fillBatch(r *remoting.Request, s *sends, one *send, topic *p
 
 // appendSendProperties writes to dst the properties that are stored for a message sent with props, and returns dst and
 // the part of it that was added: the sender's own, without what only the broker may set, with a unique key if there is
-// none, and the broker's marks.
-func (p *Processor) appendSendProperties(dst, props []byte, unique bool) (grown, added []byte, found traits) {
+// none, and the broker's marks. found, which has those of a message before or is zero, gets what the text has.
+func (p *Processor) appendSendProperties(dst, props []byte, unique bool, found *traits) (grown, added []byte) {
 	start := len(dst)
 	if dst = append(dst, props...); len(props) > 0 && props[len(props)-1] != 2 {
 		dst = append(dst, 2) // clients before 5.0 leave out the last separator
 	}
-	if found = traitsOf(dst[start:]); found.popped {
+	if found.read(dst[start:]); found.popped {
 		dst = message.AppendWithout(dst[:start], props, message.PropertyPopCheckPoint)
-		found = traitsOf(dst[start:])
+		found.text = nil // it was written over
+		found.read(dst[start:])
 	}
 	if unique && found.unique == nil {
 		id := p.uniqueIDs.Next()
 		dst = message.AppendProperty(dst, message.PropertyUniqueKey, id)
 		found.unique = dst[len(dst)-1-len(id) : len(dst)-1]
 		found.keys.Note(dst[start:], []byte(message.PropertyUniqueKey), found.unique)
+		found.text = nil // which lacks the key
 	}
 	dst = append(dst, p.sendMarks...)
-	return dst, dst[start:len(dst):len(dst)], found
+	return dst, dst[start:len(dst):len(dst)]
 }
 
 // traits are what a broker looks for in the properties of a message that is sent. Of several properties with one name
 // the last counts.
 type traits struct {
+	text    []byte       // that was read; nil: these are not the traits of one
 	unique  []byte       // the value of UNIQ_KEY, a part of the text
 	hasty   bool         // WAIT is false
 	delayed bool         // there is a DELAY
@@ -422,8 +431,20 @@ type traits struct {
 	keys    message.Keys // of the text
 }
 
-// traitsOf goes over the text once: each send pays for it.
-func traitsOf(props []byte) (t traits) {
+// read makes t, which is zero or the traits of another text, those of props. Each send pays for it, so that props are gone
+// over once, and only compared when the other text has the same properties with the same values but for the keys, as
+// messages of one producer have.
+func (t *traits) read(props []byte) {
+	if t.text == nil || !t.keys.Match(t.text, props) {
+		t.readAll(props)
+	} else if t.unique != nil {
+		t.unique = t.keys.Unique(props)
+	}
+	t.text = props
+}
+
+func (t *traits) readAll(props []byte) {
+	*t = traits{}
 	t.keys.Begin()
 	message.EachProperty(props, func(name, value []byte) bool {
 		t.keys.Note(props, name, value)
@@ -448,7 +469,6 @@ func traitsOf(props []byte) (t traits) {
 		}
 		return true
 	})
-	return t
 }
 
 // redirectExhausted sends a message that its consumer could not handle often enough to the group's dead letters. It is
