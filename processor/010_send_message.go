@@ -157,13 +157,11 @@ func (p *Processor) readSend(r *remoting.Request, s *sends, one *send) error {
 // readHeader reads the header of r, less the fields that it begins with as the one before: most are the same in all sends of
 // a producer.
 func (s *sends) readHeader(r *remoting.Request) (err error) {
-	same := -1
+	known := false
 	if s.last != nil {
-		same = r.Fields.SameAs(s.last.Fields)
+		known, err = r.ReadHeaderAfter(&s.last.Command, &s.header)
 	}
-	if s.last = nil; same >= 0 {
-		err = r.ReadHeaderFrom(&s.header, same)
-	} else {
+	if s.last = nil; !known {
 		s.header = protocol.SendMessageRequest{Properties: s.header.Properties[:0]}
 		err = r.ReadHeader(&s.header)
 	}
@@ -214,7 +212,8 @@ func (p *Processor) refuseSend(one *send, err error) {
 // whenSafe is the answer to a request, or nil when it will be given elsewhere: by the flush or the slaves that a stored
 // message must wait for.
 func (p *Processor) whenSafe(r *remoting.Request, s *sends, one *send) *protocol.Reply {
-	if one.count == 0 {
+	atOnce := one.hasty || !p.syncFlush && !p.slaves.Sync()
+	if one.count == 0 || atOnce && r.IsOneway() { // whose sender is told nothing
 		return &one.reply
 	}
 	h := &one.header
@@ -224,7 +223,7 @@ func (p *Processor) whenSafe(r *remoting.Request, s *sends, one *send) *protocol
 	h.QueueOffset = int64(s.messages[one.first].QueueOffset)
 	h.TransactionID = unsafe.String(unsafe.SliceData(one.unique), len(one.unique))
 	one.reply.Header = h
-	if one.hasty || !p.syncFlush && !p.slaves.Sync() {
+	if atOnce {
 		return &one.reply
 	}
 	later := h.SendMessageResponse // which outlives s, so that its texts can't be parts of it

@@ -167,34 +167,36 @@ func (c *Command) ReadHeader(h Header) error {
 	return nil
 }
 
-// SameAs is how many of the first fields are what those of other are, or fewer; -1 if not all have the same names in the
-// same order, or it can't be told without reading them.
-func (f Fields) SameAs(other Fields) int {
-	x, y := f.index, other.index
-	if !x.complete() || !y.complete() || x.n != y.n || f.codec != other.codec {
-		return -1
+// ReadHeaderAfter is ReadHeader for an h that was filled from the fields of before: it takes those from the first on that
+// differs. It says no, and leaves h alone, when not all have the same names in the same order, or when that can't be told
+// without reading them.
+func (c *Command) ReadHeaderAfter(before *Command, h Header) (ok bool, err error) {
+	x, y := c.Fields.index, before.Fields.index
+	if !x.complete() || !y.complete() || x.n != y.n || c.Fields.codec != before.Fields.codec {
+		return false, nil
 	}
-	n := min(len(f.raw), len(other.raw))
-	d := firstDifference(f.raw[:n], other.raw[:n], 0)
-	same := 0
+	raw, other := c.Fields.raw, before.Fields.raw
+	n := min(len(raw), len(other))
+	d, same := firstDifference(raw[:n], other[:n], 0), 0
 	for same < x.n && int(x.at[same].valueEnd) < d {
 		same++
 	}
 	for i := same; i < x.n; i++ {
 		p, q := &x.at[i], &y.at[i]
-		if string(f.raw[p.key:p.keyEnd]) != string(other.raw[q.key:q.keyEnd]) {
-			return -1
+		if string(raw[p.key:p.keyEnd]) != string(other[q.key:q.keyEnd]) {
+			return false, nil
 		}
 	}
-	return same
-}
-
-// ReadHeaderFrom is ReadHeader for an h that was filled from fields of which the first n are the same, and the names of
-// all: see SameAs.
-func (c *Command) ReadHeaderFrom(h Header, n int) error {
-	err := c.Fields.index.each(c.Fields.raw, n, func(key, value []byte) error { return setField(h, key, value) })
+	for i := same; i < x.n && err == nil; i++ {
+		key, value, escaped := x.field(raw, i)
+		if escaped == 0 {
+			err = setField(h, key, value)
+		} else {
+			err = eachEscaped(key, value, escaped, func(key, value []byte) error { return setField(h, key, value) })
+		}
+	}
 	h.Missing() // it is not: what came then has come now
-	return err
+	return true, err
 }
 
 func setField(h Header, key, value []byte) error {
