@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"encoding/binary"
+	"math/bits"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -171,24 +172,13 @@ func (c *Command) ReadHeader(h Header) error {
 // differs. It says no, and leaves h alone, when not all have the same names in the same order, or when that can't be told
 // without reading them.
 func (c *Command) ReadHeaderAfter(before *Command, h Header) (ok bool, err error) {
-	x, y := c.Fields.index, before.Fields.index
-	if !x.complete() || !y.complete() || x.n != y.n || c.Fields.codec != before.Fields.codec {
+	first := c.Fields.firstOther(&before.Fields)
+	if first < 0 {
 		return false, nil
 	}
-	raw, other := c.Fields.raw, before.Fields.raw
-	n := min(len(raw), len(other))
-	d, same := firstDifference(raw[:n], other[:n], 0), 0
-	for same < x.n && int(x.at[same].valueEnd) < d {
-		same++
-	}
-	for i := same; i < x.n; i++ {
-		p, q := &x.at[i], &y.at[i]
-		if string(raw[p.key:p.keyEnd]) != string(other[q.key:q.keyEnd]) {
-			return false, nil
-		}
-	}
-	for i := same; i < x.n && err == nil; i++ {
-		key, value, escaped := x.field(raw, i)
+	x := c.Fields.index
+	for i := first; i < x.n && err == nil; i++ {
+		key, value, escaped := x.field(c.Fields.raw, i)
 		if escaped == 0 {
 			err = setField(h, key, value)
 		} else {
@@ -197,6 +187,37 @@ func (c *Command) ReadHeaderAfter(before *Command, h Header) (ok bool, err error
 	}
 	h.Missing() // it is not: what came then has come now
 	return true, err
+}
+
+// firstOther is the first field that may differ from the one in its place in other; -1 if not all have the same names in
+// the same order, or if that can't be told.
+func (f *Fields) firstOther(other *Fields) int {
+	x, y := f.index, other.index
+	if !x.complete() || !y.complete() || x.n != y.n || f.codec != other.codec {
+		return -1
+	}
+	if x.model != 0 && x.model == y.model {
+		for others := x.differs | y.differs; others != 0; others &= others - 1 {
+			i := bits.TrailingZeros16(others)
+			p, q := &x.at[i], &y.at[i]
+			if string(f.raw[p.value:p.valueEnd]) != string(other.raw[q.value:q.valueEnd]) {
+				return i
+			}
+		}
+		return x.n
+	}
+	n := min(len(f.raw), len(other.raw))
+	d, first := firstDifference(f.raw[:n], other.raw[:n], 0), 0
+	for first < x.n && int(x.at[first].valueEnd) < d {
+		first++
+	}
+	for i := first; i < x.n; i++ {
+		p, q := &x.at[i], &y.at[i]
+		if string(f.raw[p.key:p.keyEnd]) != string(other.raw[q.key:q.keyEnd]) {
+			return -1
+		}
+	}
+	return first
 }
 
 func setField(h Header, key, value []byte) error {

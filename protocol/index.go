@@ -13,6 +13,9 @@ type FieldIndex struct {
 	at      [maxIndexed]fieldPlace
 
 	opaque, opaqueEnd uint16 // where it stands in the header; 0: not known, or a binary one
+
+	differs uint16 // has a bit for each field that may have another value than in the model
+	model   uint64 // the number of the model that the header is like; 0: none
 }
 
 // maxIndexed is more than a send (13) or a pull (14) of a client has.
@@ -24,7 +27,7 @@ type fieldPlace struct{ key, keyEnd, value, valueEnd uint16 }
 
 func (x *FieldIndex) reset() {
 	if x != nil {
-		x.n, x.escaped = 0, 0
+		x.n, x.escaped, x.model = 0, 0, 0
 	}
 }
 

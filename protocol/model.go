@@ -3,6 +3,7 @@ package protocol
 import (
 	"encoding/binary"
 	"math/bits"
+	"sync/atomic"
 )
 
 // Models decodes frames of peers that send much the same again and again: a send differs from the one before in its
@@ -18,6 +19,7 @@ const maxModel = 2 << 10
 // model is a header, a copy, and what it was decoded to.
 type model struct {
 	header  []byte
+	number  uint64  // none has had it before
 	command Command // without fields and body
 	index   FieldIndex
 	from    int // where the fields stand in the header
@@ -43,9 +45,13 @@ func (m *Models) decodeJSON(c *Command, x *FieldIndex, h []byte) error {
 	return err
 }
 
+var modelNumbers atomic.Uint64
+
 // keep makes h, which was decoded to c and x, the model.
 func (one *model) keep(c *Command, x *FieldIndex, h []byte) {
 	one.header = append(one.header[:0], h...)
+	one.number = modelNumbers.Add(1)
+	x.model, x.differs = one.number, 0
 	one.index = *x
 	one.from = offsetIn(h, c.Fields.raw)
 	one.to = one.from + len(c.Fields.raw)
@@ -55,12 +61,13 @@ func (one *model) keep(c *Command, x *FieldIndex, h []byte) {
 
 // fill decodes h if it would be decoded as the model was but for its opaque and for what is in the texts of its fields.
 func (one *model) fill(c *Command, x *FieldIndex, h []byte) bool {
-	opaque, ok := one.compare(h)
+	opaque, differs, ok := one.compare(h)
 	if !ok {
 		return false
 	}
 	n := one.index.n
 	x.n, x.escaped, x.opaque, x.opaqueEnd = n, one.index.escaped, one.index.opaque, one.index.opaqueEnd
+	x.model, x.differs = one.number, differs
 	copy(x.at[:n], one.index.at[:n])
 	*c = one.command
 	c.Opaque = opaque
@@ -68,11 +75,11 @@ func (one *model) fill(c *Command, x *FieldIndex, h []byte) bool {
 	return true
 }
 
-// compare returns the opaque of a header like the model. What is equal up to a text, and is again behind it, is read in the
-// same way if the text ends where that of the model does.
-func (one *model) compare(h []byte) (opaque int32, ok bool) {
+// compare returns the opaque of a header like the model, and which fields differ. What is equal up to a text, and is again
+// behind it, is read in the same way if the text ends where that of the model does.
+func (one *model) compare(h []byte) (opaque int32, differs uint16, ok bool) {
 	if len(h) != len(one.header) {
-		return 0, false
+		return 0, 0, false
 	}
 	opaque = one.command.Opaque
 	x, number := &one.index, 0
@@ -80,7 +87,7 @@ func (one *model) compare(h []byte) (opaque int32, ok bool) {
 		if i >= int(x.opaque) && i < int(x.opaqueEnd) {
 			n, ok := atoi(h[x.opaque:x.opaqueEnd])
 			if opaque = int32(n); !ok || n < 0 || int64(opaque) != n || h[x.opaque] == '+' {
-				return 0, false
+				return 0, 0, false
 			}
 			i = firstDifference(h, one.header, int(x.opaqueEnd))
 			continue
@@ -89,19 +96,20 @@ func (one *model) compare(h []byte) (opaque int32, ok bool) {
 			number++
 		}
 		if number == x.n {
-			return 0, false
+			return 0, 0, false
 		}
 		start, end := one.from+int(x.at[number].value), one.from+int(x.at[number].valueEnd)
 		if i < start || h[start-1] != '"' {
-			return 0, false
+			return 0, 0, false
 		}
 		behind, escaped, ok := endOfString(h, start-1)
 		if !ok || behind != end+1 || escaped != (x.escaped&(2<<(2*number)) != 0) {
-			return 0, false
+			return 0, 0, false
 		}
+		differs |= 1 << number
 		i = firstDifference(h, one.header, end)
 	}
-	return opaque, true
+	return opaque, differs, true
 }
 
 // firstDifference is the first place from i on where a and b, which are equally long, differ; their length if there is

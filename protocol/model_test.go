@@ -104,13 +104,14 @@ func TestOneModelForManyHeaders(t *testing.T) {
 // TestAHeaderReadFromWhatDiffers: of two headers after each other, whatever they have in common, the second is read as if
 // it were the first.
 func TestAHeaderReadFromWhatDiffers(t *testing.T) {
+	models := new(Models)
 	decode := func(codec Codec, fields []KV) *Command {
 		c := new(Command)
-		require.NoError(t, c.Decode(AppendRequest(nil, codec, SendMessageV2, 1, false, nil, fields, nil), new(FieldIndex)))
+		require.NoError(t, models.Decode(c, AppendRequest(nil, codec, SendMessageV2, 1, false, nil, fields, nil), new(FieldIndex)))
 		return c
 	}
 	complete := []KV{{"a", "g"}, {"b", "t"}, {"c", "d"}, {"d", "8"}, {"e", "0"}, {"f", "0"}, {"g", "1"}, {"h", "0"}}
-	read := 0
+	read, alike := 0, 0
 	for range 15_000 {
 		codec := Codec(rand.IntN(2))
 		before := slices.Clone(complete)
@@ -153,6 +154,9 @@ func TestAHeaderReadFromWhatDiffers(t *testing.T) {
 			continue
 		}
 		read++
+		if m := second.Fields.index.model; m != 0 && m == first.Fields.index.model {
+			alike++
+		}
 		if len(h.Properties) == 0 {
 			h.Properties = nil
 		}
@@ -162,4 +166,5 @@ func TestAHeaderReadFromWhatDiffers(t *testing.T) {
 		require.Equal(t, want, h, "%v, %v", before, after)
 	}
 	require.Greater(t, read, 2_000)
+	require.Greater(t, alike, 500, "of one model")
 }
