@@ -8,8 +8,8 @@ import (
 // Keys are where in the properties of a message those stand by which it is found. Who reads the properties when the message
 // is sent notes them, so that they need not be read again for its queue and for the index. They are zero where nobody has.
 type Keys struct {
-	noted              bool
 	unique, user, tags span
+	noted              bool
 	multi              bool // the message is in other queues, too
 }
 
@@ -79,15 +79,17 @@ func isValue(b []byte) bool {
 func (k *Keys) Unique(props []byte) []byte { return k.unique.of(props) }
 
 // FindKeys is the values of UNIQ_KEY, KEYS and TAGS, parts of the record's properties, empty where there is none.
-func (r *Record) FindKeys() (unique, user, tags []byte) {
-	k := r.Keys
+func (r *Record) FindKeys() (unique, user, tags []byte) { return r.Keys.find(r.Properties) }
+
+// find is FindKeys. k is of props, or zero.
+func (k Keys) find(props []byte) (unique, user, tags []byte) {
 	if !k.noted {
-		EachProperty(r.Properties, func(name, value []byte) bool {
-			k.Note(r.Properties, name, value)
+		EachProperty(props, func(name, value []byte) bool {
+			k.Note(props, name, value)
 			return true
 		})
 	}
-	return k.unique.of(r.Properties), k.user.of(r.Properties), k.tags.of(r.Properties)
+	return k.unique.of(props), k.user.of(props), k.tags.of(props)
 }
 
 // Tags is the value of TAGS, a part of the record's properties.
@@ -101,9 +103,12 @@ func (r *Record) Tags() []byte {
 
 // Multi says whether the message may be in other queues besides its own, as INNER_MULTI_QUEUE_OFFSET says. The names of such
 // queues begin with %LMQ%: a text without a percent sign, as nearly all are, need not be searched for the property.
-func (r *Record) Multi() bool {
-	if r.Keys.noted {
-		return r.Keys.multi
+func (r *Record) Multi() bool { return r.Keys.inOthers(r.Properties) }
+
+// inOthers is Multi. k is of props, or zero.
+func (k *Keys) inOthers(props []byte) bool {
+	if k.noted {
+		return k.multi
 	}
-	return bytes.IndexByte(r.Properties, '%') >= 0 && bytes.Contains(r.Properties, []byte(PropertyMultiQueueOffset))
+	return bytes.IndexByte(props, '%') >= 0 && bytes.Contains(props, []byte(PropertyMultiQueueOffset))
 }

@@ -85,9 +85,13 @@ func hostSize(a netip.Addr) int {
 
 // EncodedSize is the number of bytes that AppendRecord adds.
 func (r *Record) EncodedSize() int {
-	n := minRecord - 2*hostV4Size + hostSize(r.BornHost.Addr()) + hostSize(r.StoreHost.Addr()) +
-		len(r.Body) + len(r.Topic) + len(r.Properties)
-	if len(r.Topic) > MaxTopicV1 {
+	return EncodedSize(r.BornHost.Addr(), r.StoreHost.Addr(), len(r.Topic), len(r.Body)+len(r.Properties))
+}
+
+// EncodedSize is the size of a record with such hosts, so long a topic, and so many bytes of body and properties.
+func EncodedSize(bornHost, storeHost netip.Addr, topic, rest int) int {
+	n := minRecord - 2*hostV4Size + hostSize(bornHost) + hostSize(storeHost) + topic + rest
+	if topic > MaxTopicV1 {
 		n++
 	}
 	return n

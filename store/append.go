@@ -43,13 +43,14 @@ type Appended struct {
 // putState is what appends share. mu is the put lock.
 type putState struct {
 	mu        sync.Mutex
-	closed    bool             // guarded by mu
-	lastTime  int64            // guarded by mu; ms; no record is older than one before it
-	buf       []byte           // guarded by mu; the records of one append, without large bodies
-	pieces    [][]byte         // guarded by mu; the same with them, in turn parts of buf and bodies
-	queues    []*queue         // guarded by mu; of each message of one append
-	records   []message.Record // guarded by mu; of one append
-	prepareAt offset.Physical  // guarded by mu; from here on the next segment should be made
+	closed    bool                      // guarded by mu
+	lastTime  int64                     // guarded by mu; ms; no record is older than one before it
+	buf       []byte                    // guarded by mu; the records of one append, without large bodies
+	pieces    [][]byte                  // guarded by mu; the same with them, in turn parts of buf and bodies
+	queues    []*queue                  // guarded by mu; of each message of one append
+	record    message.Record            // guarded by mu; of the message that is being encoded
+	requests  []message.DispatchRequest // guarded by mu; of one append
+	prepareAt offset.Physical           // guarded by mu; from here on the next segment should be made
 }
 
 // keepBuffer is the size of an append above which its buffer is not kept.
@@ -131,7 +132,7 @@ func (s *Store) appendLocked(msgs []Message) (a Appended, wait offset.Physical, 
 		return a, 0, err
 	}
 	end := s.log.written.load()
-	size := s.makeRecords(msgs)
+	size := s.findQueues(msgs)
 	defer p.release()
 	if size+message.BlankSize > s.log.size {
 		return a, 0, fmt.Errorf("%w: records of %d bytes, a segment has %d", ErrTooLarge, size, s.log.size)
@@ -153,7 +154,7 @@ func (s *Store) appendLocked(msgs []Message) (a Appended, wait offset.Physical, 
 		s.takeBack(msgs)
 		return Appended{}, 0, err
 	}
-	s.fresh.add(p.records)
+	s.fresh.add(p.requests)
 	s.appended(seg, a.End, int64(len(msgs)))
 	return a, 0, nil
 }
@@ -199,11 +200,10 @@ func (s *Store) appended(seg *segment, end offset.Physical, messages int64) {
 	s.growth.ring()
 }
 
-// makeRecords finds the queues of the messages and makes their records, without places and store time. It returns the size
-// of these. The put lock is held.
-func (s *Store) makeRecords(msgs []Message) int64 {
+// findQueues finds the queues of the messages, and returns the size of their records. The put lock is held.
+func (s *Store) findQueues(msgs []Message) int64 {
 	p, size := &s.put, 0
-	p.queues, p.records = p.queues[:0], p.records[:0]
+	p.queues = p.queues[:0]
 	for i := range msgs {
 		m := &msgs[i]
 		q := s.queues.ensure(m.Topic, m.QueueID)
@@ -211,23 +211,17 @@ func (s *Store) makeRecords(msgs []Message) int64 {
 			s.begin(q)
 		}
 		p.queues = append(p.queues, q)
-		p.records = append(p.records, message.Record{
-			QueueID: m.QueueID, Flag: m.Flag, SysFlag: m.SysFlag,
-			BornTimestamp: m.BornTimestamp, BornHost: m.BornHost, StoreHost: s.opts.StoreHost,
-			ReconsumeTimes: m.ReconsumeTimes, PreparedTransactionOffset: m.PreparedTransactionOffset,
-			Body: m.Body, Topic: q.name, Properties: m.Properties, Keys: m.Keys,
-		})
-		size += p.records[i].EncodedSize()
+		size += message.EncodedSize(m.BornHost.Addr(), s.opts.StoreHost.Addr(), len(q.name), len(m.Body)+len(m.Properties))
 	}
 	return int64(size)
 }
 
 // release lets go of what one append has used, and of the memory of a large one.
 func (p *putState) release() {
-	clear(p.records)
+	p.record = message.Record{}
 	clear(p.pieces)
 	if cap(p.buf) > keepBuffer {
-		p.buf, p.pieces, p.queues, p.records = nil, nil, nil, nil
+		p.buf, p.pieces, p.queues, p.requests = nil, nil, nil, nil
 	}
 }
 
@@ -261,24 +255,28 @@ func (s *Store) writeBlank(seg *segment, pos offset.Physical) error {
 }
 
 // encode gives each message its place, in the queue that was found for it, and makes the pieces of which the records
-// consist.
+// consist, and what dispatch is to have of them.
 func (s *Store) encode(msgs []Message, pos offset.Physical) Appended {
 	p := &s.put
-	p.buf, p.pieces = p.buf[:0], p.pieces[:0]
+	p.buf, p.pieces, p.requests = p.buf[:0], p.pieces[:0], p.requests[:0]
 	a := Appended{Physical: pos, StoreTimestamp: p.lastTime, End: pos}
 	cut := 0 // what of buf is in pieces
+	r := &p.record
+	r.StoreTimestamp, r.StoreHost = p.lastTime, s.opts.StoreHost
 	for i := range msgs {
-		q, r := p.queues[i], &p.records[i]
-		r.PhysicalOffset = a.End
-		r.StoreTimestamp = p.lastTime
-		if inQueue(r.SysFlag) {
-			r.QueueOffset = q.next
+		m, q := &msgs[i], p.queues[i]
+		m.At, m.QueueOffset = a.End, 0
+		if inQueue(m.SysFlag) {
+			m.QueueOffset = q.next
 			q.next++
 		}
-		msgs[i].At, msgs[i].QueueOffset = r.PhysicalOffset, r.QueueOffset
 		if i == 0 {
-			a.Queue = r.QueueOffset
+			a.Queue = m.QueueOffset
 		}
+		r.PhysicalOffset, r.QueueOffset, r.QueueID, r.Flag, r.SysFlag = m.At, m.QueueOffset, m.QueueID, m.Flag, m.SysFlag
+		r.BornTimestamp, r.BornHost = m.BornTimestamp, m.BornHost
+		r.ReconsumeTimes, r.PreparedTransactionOffset = m.ReconsumeTimes, m.PreparedTransactionOffset
+		r.Body, r.Topic, r.Properties, r.Keys = m.Body, q.name, m.Properties, m.Keys
 		r.Size = int32(r.EncodedSize())
 		a.End += offset.Physical(r.Size)
 		p.buf = message.AppendRecordHead(p.buf, r)
@@ -289,6 +287,7 @@ func (s *Store) encode(msgs []Message, pos offset.Physical) Appended {
 			cut = len(p.buf)
 		}
 		p.buf = message.AppendRecordTail(p.buf, r)
+		p.requests = append(p.requests, r.DispatchRequest(s.opts.TagsCode(r)))
 	}
 	p.pieces = append(p.pieces, p.buf[cut:])
 	return a

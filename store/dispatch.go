@@ -11,15 +11,10 @@ import (
 
 // Arrival is a message that has come into a queue and can be read.
 type Arrival struct {
-	Topic          string
-	Queue          int32
-	Offset         offset.Queue // of the message; the queue's High is above it
-	Physical       offset.Physical
-	Size           int32
-	TagsCode       int64
-	StoreTimestamp int64  // ms
-	BornTimestamp  int64  // ms
-	Properties     []byte // borrowed until the hook returns
+	Topic    string
+	Queue    int32
+	Offset   offset.Queue // of the message; the queue's High is above it
+	TagsCode int64
 }
 
 // OnArrival adds a hook that dispatch calls for every message in every queue, in order, from one goroutine; Refill calls it
@@ -44,10 +39,10 @@ type dispatcher struct {
 	next     int        // the first of fresh that may not be dispatched yet
 	cursor   cursor     // for what is not in fresh
 	round    round
-	segment  int64            // of the log; what the tails have is of none before it
-	records  []message.Record // of the step; their bytes are in fresh or cursor
-	arrivals []Arrival        // of the step; likewise. Hooks read it when the lock is free again
-	lastTime int64            // store timestamp of the last record dispatched
+	segment  int64                     // of the log; what the tails have is of none before it
+	read     []message.DispatchRequest // those of a step that were read from the log; their bytes are in cursor
+	arrivals []Arrival                 // of the step. Hooks read it when the lock is free again
+	lastTime int64                     // store timestamp of the last record dispatched
 	deleted  *deletions
 	deletes  func(topic string) error // set before run, see OnDeleted
 }
@@ -195,7 +190,7 @@ func (d *dispatcher) tell(arrivals []Arrival) {
 }
 
 func (d *dispatcher) stepLocked() (more bool, err error) {
-	d.records, d.arrivals = d.records[:0], d.arrivals[:0]
+	d.arrivals = d.arrivals[:0]
 	pos, limit := d.done.load(), d.limit()
 	if pos >= limit {
 		return false, nil
@@ -207,60 +202,64 @@ func (d *dispatcher) stepLocked() (more bool, err error) {
 		d.segment = segment
 	}
 	defer d.round.reset()
-	before := pos
-	pos, err = d.collect(pos, limit)
-	if err != nil || pos == before {
+	requests, end, err := d.collect(pos, limit)
+	if err != nil || end == pos {
 		return false, err
+	}
+	for i := range requests {
+		d.add(&requests[i])
 	}
 	if err := d.round.write(d.store.files, false); err != nil {
 		return false, err
 	}
 	d.round.publish(d.store.files)
-	d.index()
-	if n := len(d.records); n > 0 {
-		d.lastTime = d.records[n-1].StoreTimestamp
+	if n := len(requests); n > 0 {
+		d.index(requests)
+		d.lastTime = requests[n-1].StoreTimestamp
 	}
-	d.done.raise(pos)
+	d.done.raise(end)
 	return true, nil
 }
 
-// collect gathers records from pos on, fresh ones or those that one reading of the log brings, and returns the position
-// behind them.
-func (d *dispatcher) collect(pos, limit offset.Physical) (offset.Physical, error) {
-	if end := d.collectFresh(pos, limit); end > pos {
-		return end, nil
+// collect gathers requests from pos on, fresh ones or those that one reading of the log brings, and returns the position
+// behind them. They are borrowed until the next step.
+func (d *dispatcher) collect(pos, limit offset.Physical) ([]message.DispatchRequest, offset.Physical, error) {
+	if requests, end := d.collectFresh(pos, limit); len(requests) > 0 {
+		return requests, end, nil
 	}
-	return d.collectLog(pos, limit)
+	end, err := d.collectLog(pos, limit)
+	return d.read, end, err
 }
 
-func (d *dispatcher) collectFresh(pos, limit offset.Physical) offset.Physical {
+func (d *dispatcher) collectFresh(pos, limit offset.Physical) ([]message.DispatchRequest, offset.Physical) {
 	list := &d.fresh
 	for range 2 {
-		for d.next < len(list.records) && list.records[d.next].PhysicalOffset < pos {
+		for d.next < len(list.requests) && list.requests[d.next].PhysicalOffset < pos {
 			d.next++
 		}
-		if d.next < len(list.records) {
+		if d.next < len(list.requests) {
 			break
 		}
 		list.reset()
 		d.store.fresh.fetch(list)
 		d.next = 0
 	}
-	for d.next < len(list.records) {
-		r := &list.records[d.next]
-		end := pos + offset.Physical(r.Size)
-		if r.PhysicalOffset != pos || end > limit {
+	first := d.next
+	for d.next < len(list.requests) {
+		q := &list.requests[d.next]
+		end := pos + offset.Physical(q.Size)
+		if q.PhysicalOffset != pos || end > limit {
 			break
 		}
-		d.add(r)
 		pos, d.next = end, d.next+1
 	}
-	return pos
+	return list.requests[first:d.next], pos
 }
 
 // collectLog gathers what stands in the log. The limit may be in the midst of a record, for a Java slave acknowledges
 // whatever part of one it has: that record waits, and is not taken for one that the log's end cuts.
 func (d *dispatcher) collectLog(pos, limit offset.Physical) (offset.Physical, error) {
+	d.read = d.read[:0]
 	end := d.store.log.written.load()
 	f, err := d.cursor.look(pos, end)
 	if err != nil {
@@ -272,7 +271,7 @@ func (d *dispatcher) collectLog(pos, limit offset.Physical) (offset.Physical, er
 			if pos+offset.Physical(f.size) > limit {
 				return pos, nil
 			}
-			d.add(&f.record)
+			d.read = append(d.read, d.store.requestOf(&f.record))
 			pos += offset.Physical(f.size)
 		case isBlank:
 			return pos + offset.Physical(f.size), nil
@@ -284,13 +283,17 @@ func (d *dispatcher) collectLog(pos, limit offset.Physical) (offset.Physical, er
 			}
 			return limit, nil
 		default:
-			if len(d.records) > 0 {
+			if len(d.read) > 0 {
 				return pos, nil // first what comes before it
 			}
 			return d.skip(pos, end, f.why)
 		}
 	}
 	return pos, nil
+}
+
+func (s *Store) requestOf(r *message.Record) message.DispatchRequest {
+	return r.DispatchRequest(s.opts.TagsCode(r))
 }
 
 // skip passes over what is no record, up to the next one.
@@ -306,21 +309,27 @@ func (d *dispatcher) skip(pos, limit offset.Physical, why error) (offset.Physica
 	return next, nil
 }
 
-// add gives a record to its queues, the index and the hooks.
-func (d *dispatcher) add(r *message.Record) {
-	d.records = append(d.records, *r)
-	e := d.store.entryOf(r)
-	d.deleted.eachTarget(r, func(t target) {
-		q := d.store.queues.ensureNamed(t.topic, t.id)
-		d.round.add(q, t.index, e)
-		if len(d.hooks) > 0 {
-			d.arrivals = append(d.arrivals, Arrival{
-				Topic: q.topic, Queue: q.id, Offset: offset.Queue(t.index), Physical: r.PhysicalOffset, Size: r.Size,
-				TagsCode: e.tags, StoreTimestamp: r.StoreTimestamp, BornTimestamp: r.BornTimestamp,
-				Properties: r.Properties,
-			})
-		}
-	})
+// add gives a message to its queues and the hooks.
+func (d *dispatcher) add(r *message.DispatchRequest) {
+	if !queued(r.SysFlag) {
+		return
+	}
+	d.addTo(target{r.Topic, r.QueueID, int64(r.QueueOffset)}, r)
+	if r.Multi() {
+		eachOther(r.Properties, func(t target) { d.addTo(t, r) })
+	}
+}
+
+// addTo gives a message to one queue, unless that is of a deleted topic.
+func (d *dispatcher) addTo(t target, r *message.DispatchRequest) {
+	if d.deleted.has(t.topic, r.PhysicalOffset) {
+		return
+	}
+	q := d.store.queues.ensureNamed(t.topic, t.id)
+	d.round.add(q, t.index, entry{phy: r.PhysicalOffset, size: r.Size, tags: r.TagsCode})
+	if len(d.hooks) > 0 {
+		d.arrivals = append(d.arrivals, Arrival{Topic: q.topic, Queue: q.id, Offset: offset.Queue(t.index), TagsCode: r.TagsCode})
+	}
 }
 
 // forget drops what is known of the log without reading it. The put lock is held.
@@ -331,13 +340,13 @@ func (d *dispatcher) forget() {
 	d.fresh.reset()
 }
 
-// index gives the step's records to the index. An index that fails holds up nobody.
-func (d *dispatcher) index() {
+// index gives a step's requests to the index. An index that fails holds up nobody.
+func (d *dispatcher) index(requests []message.DispatchRequest) {
 	index := d.store.opts.Index
 	if index == nil {
 		return
 	}
-	if err := index.PutAll(d.records); err != nil {
-		d.store.logger.Error("messages not indexed", "phy", d.records[0].PhysicalOffset, "err", err)
+	if err := index.PutAll(requests); err != nil {
+		d.store.logger.Error("messages not indexed", "phy", requests[0].PhysicalOffset, "err", err)
 	}
 }

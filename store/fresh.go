@@ -8,48 +8,46 @@ import (
 
 // Bounds of what is kept of the log's end for dispatch. When it lags by more it reads the log.
 const (
-	freshRecords    = 8 << 10
+	freshRequests   = 8 << 10
 	freshProperties = 2 << 20 // bytes
 )
 
-// fresh has the records at the end of the log that dispatch has not fetched yet, as far as it needs them: without magic
-// code, body, and the body's checksum. To read the log again and to check and parse it costs more than all the rest of
-// dispatch.
+// fresh has what dispatch needs of the records at the end of the log, and has not fetched yet. To read the log again and to
+// check and parse it costs more than all the rest of dispatch.
 type fresh struct {
 	mu   sync.Mutex
 	list freshList // guarded by mu
 }
 
-// freshList are records in the order of the log, though not all there are.
+// freshList is in the order of the log, though not all there is.
 type freshList struct {
-	records    []message.Record
-	properties []byte // of all records, which point into it
+	requests   []message.DispatchRequest
+	properties []byte // of all requests, which point into it
 }
 
-func (l *freshList) reset() {
-	clear(l.records)
-	l.records, l.properties = l.records[:0], l.properties[:0]
-}
+// reset empties the list. What it pointed to are its own bytes and the names of queues: it may go on pointing there.
+func (l *freshList) reset() { l.requests, l.properties = l.requests[:0], l.properties[:0] }
 
-// add takes records that were just written. Their topics must not change, all else is copied. Nobody may see the log's
-// new end before.
-func (f *fresh) add(records []message.Record) {
+// add takes requests of records that were just written. Their topics must not change, all else is copied. Nobody may see
+// the log's new end before.
+func (f *fresh) add(requests []message.DispatchRequest) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	l := &f.list
 	size := 0
-	for i := range records {
-		size += len(records[i].Properties)
+	for i := range requests {
+		size += len(requests[i].Properties)
 	}
-	if len(l.records)+len(records) > freshRecords || len(l.properties)+size > freshProperties {
+	if len(l.requests)+len(requests) > freshRequests || len(l.properties)+size > freshProperties {
 		return // dispatch reads what is missing from the log
 	}
-	for i := range records {
-		l.records = append(l.records, records[i])
-		r := &l.records[len(l.records)-1]
-		from := len(l.properties)
-		l.properties = append(l.properties, r.Properties...)
-		r.Properties, r.Body = l.properties[from:len(l.properties):len(l.properties)], nil
+	from := len(l.requests)
+	l.requests = append(l.requests, requests...)
+	for i := range l.requests[from:] {
+		q := &l.requests[from+i]
+		at := len(l.properties)
+		l.properties = append(l.properties, q.Properties...)
+		q.Properties = l.properties[at:len(l.properties):len(l.properties)]
 	}
 }
 

@@ -57,7 +57,7 @@ func TestFreshRecordsDispatchAsTheLogDoes(t *testing.T) {
 		}
 		return m
 	}
-	for _, lag := range []int{1, 2, 7, 100, 1000, freshRecords + 500, 3} {
+	for _, lag := range []int{1, 2, 7, 100, 1000, freshRequests + 500, 3} {
 		for n := 0; n < lag; {
 			batch := make([]Message, 1+random.IntN(10))
 			for i := range batch {

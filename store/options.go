@@ -83,8 +83,8 @@ type Options struct {
 type Indexer interface {
 	// Put takes the next record in log order. Below End it does nothing. r and its bytes are borrowed.
 	Put(r *message.Record) error
-	// PutAll is Put for records one after the other, up to the first error.
-	PutAll(records []message.Record) error
+	// PutAll is Put for what dispatch has of records one after the other, up to the first error.
+	PutAll(requests []message.DispatchRequest) error
 	// Flush makes durable what was put.
 	Flush() error
 	// End says that records below that position need not be put again.

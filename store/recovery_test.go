@@ -440,9 +440,9 @@ func (x *recordingIndex) Put(r *message.Record) error {
 	return nil
 }
 
-func (x *recordingIndex) PutAll(records []message.Record) error {
-	for i := range records {
-		_ = x.Put(&records[i])
+func (x *recordingIndex) PutAll(requests []message.DispatchRequest) error {
+	for i := range requests {
+		_ = x.Put(&message.Record{PhysicalOffset: requests[i].PhysicalOffset})
 	}
 	return nil
 }

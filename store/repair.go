@@ -94,7 +94,6 @@ func (s *Store) repair(damage Span, pieces []piece) error {
 // dispatcher's and the put lock are held.
 func (s *Store) putBack(seg *segment, pos offset.Physical, b []byte, blank bool) (records []message.Record, err error) {
 	d := &s.dispatcher
-	d.records = d.records[:0]
 	end := pos + offset.Physical(len(b))
 	for at := pos; at < end; {
 		f := examine(b[at-pos:], at, seg.span())
@@ -106,7 +105,8 @@ func (s *Store) putBack(seg *segment, pos offset.Physical, b []byte, blank bool)
 		}
 		records = append(records, f.record)
 		if at < d.done.load() {
-			d.add(&f.record)
+			request := s.requestOf(&f.record)
+			d.add(&request)
 		}
 		at += offset.Physical(f.size)
 	}

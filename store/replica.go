@@ -179,6 +179,7 @@ func (s *Store) number(records []message.Record) error {
 	gaps := s.gaps.get()
 	before := len(gaps.Queues)
 	refilled := false
+	s.put.requests = s.put.requests[:0]
 	var q *queue // the last one, which is often the next one, too
 	note := func(t target) {
 		if q == nil || q.id != t.id || !bytes.Equal(q.name, t.topic) {
@@ -201,8 +202,9 @@ func (s *Store) number(records []message.Record) error {
 		} else {
 			r.Topic = bytes.Clone(r.Topic)
 		}
+		s.put.requests = append(s.put.requests, s.requestOf(r))
 	}
-	s.fresh.add(records)
+	s.fresh.add(s.put.requests)
 	if refilled {
 		return s.gaps.save(gaps)
 	}

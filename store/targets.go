@@ -21,15 +21,22 @@ type target struct {
 // offsets that INNER_MULTI_QUEUE_OFFSET gives. Prepared and rolled back messages are in none. Inner batches (topics
 // with queue.type=BatchCQ) are in another kind of queue, which this store does not have.
 func eachTarget(r *message.Record, fn func(target)) {
-	if !inQueue(r.SysFlag) || r.SysFlag&message.FlagInnerBatch != 0 {
+	if !queued(r.SysFlag) {
 		return
 	}
 	fn(target{r.Topic, r.QueueID, int64(r.QueueOffset)})
-	if !r.Multi() {
-		return
+	if r.Multi() {
+		eachOther(r.Properties, fn)
 	}
-	names, _ := message.Property(r.Properties, message.PropertyMultiDispatch)
-	offsets, _ := message.Property(r.Properties, message.PropertyMultiQueueOffset)
+}
+
+// queued says whether records of that kind are in queues.
+func queued(sysFlag int32) bool { return inQueue(sysFlag) && sysFlag&message.FlagInnerBatch == 0 }
+
+// eachOther calls fn for the queues that properties name, besides the record's own.
+func eachOther(properties []byte, fn func(target)) {
+	names, _ := message.Property(properties, message.PropertyMultiDispatch)
+	offsets, _ := message.Property(properties, message.PropertyMultiQueueOffset)
 	for len(names) > 0 && len(offsets) > 0 {
 		var name, off []byte
 		name, names, _ = bytes.Cut(names, []byte{','})

@@ -179,17 +179,18 @@ func (x *Index) Put(r *message.Record) error {
 	defer x.put.Unlock()
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.putLocked(r)
+	request := r.DispatchRequest(0)
+	return x.putLocked(&request)
 }
 
 // PutAll is Put for records one after the other, up to the first error.
-func (x *Index) PutAll(records []message.Record) error {
+func (x *Index) PutAll(requests []message.DispatchRequest) error {
 	x.put.Lock()
 	defer x.put.Unlock()
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for i := range records {
-		if err := x.putLocked(&records[i]); err != nil {
+	for i := range requests {
+		if err := x.putLocked(&requests[i]); err != nil {
 			return err
 		}
 	}
@@ -197,7 +198,7 @@ func (x *Index) PutAll(records []message.Record) error {
 }
 
 // putLocked is Put for a caller that has put and mu. It lets go of mu while it does I/O.
-func (x *Index) putLocked(r *message.Record) error {
+func (x *Index) putLocked(r *message.DispatchRequest) error {
 	switch {
 	case r.PhysicalOffset < x.end:
 		return nil // after a crash that is most of the log: spare the hashes
@@ -232,7 +233,7 @@ func (x *Index) putLocked(r *message.Record) error {
 }
 
 // add appends what there is room for and returns the rest. The caller has mu.
-func (x *Index) add(hashes []uint32, r *message.Record) []uint32 {
+func (x *Index) add(hashes []uint32, r *message.DispatchRequest) []uint32 {
 	for len(hashes) > 0 && x.active != nil && len(x.fresh) < maxList && !x.full(&x.head) {
 		_, seconds := x.head.add(r.PhysicalOffset, r.StoreTimestamp)
 		x.fresh = append(x.fresh, entry{phy: r.PhysicalOffset, hash: hashes[0], seconds: seconds})

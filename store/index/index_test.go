@@ -218,12 +218,12 @@ func TestHashOfMinimumIsZero(t *testing.T) {
 func TestPrefixHashesTheWholeText(t *testing.T) {
 	var p prefix
 	for _, topic := range []string{"T", "Topic", "%RETRY%g", "ä", "T"} {
-		r := record(0, topic, "unique-ü", "k1 k2", "tag")
+		r := record(0, topic, "unique-ü", "k1 k2", "tag").DispatchRequest(0)
 		var want []uint32
 		for _, text := range []string{"#unique-ü", "#k1", "#k2", "#T#tag"} {
 			want = append(want, hashOf(0, []byte(topic+text)))
 		}
-		require.Equal(t, want, p.appendHashes(nil, r, true))
+		require.Equal(t, want, p.appendHashes(nil, &r, true))
 	}
 }
 

@@ -46,7 +46,7 @@ func hashOf(prefix int32, key []byte) uint32 {
 }
 
 // appendHashes adds a record's hashes in the order of RocketMQ 5.4: unique key, each of KEYS, tags.
-func (p *prefix) appendHashes(dst []uint32, r *message.Record, tags bool) []uint32 {
+func (p *prefix) appendHashes(dst []uint32, r *message.DispatchRequest, tags bool) []uint32 {
 	p.set(r.Topic)
 	unique, user, marked := r.FindKeys()
 	if len(unique) > 0 {

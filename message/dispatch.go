@@ -1,0 +1,32 @@
+package message
+
+import "github.com/ratchetmq/ratchet/internal/offset"
+
+// DispatchRequest is what the consume queues and the index need of a record, which is half as much. Topic and Properties are
+// borrowed like those of a Record.
+type DispatchRequest struct {
+	PhysicalOffset offset.Physical
+	QueueOffset    offset.Queue
+	StoreTimestamp int64 // ms
+	TagsCode       int64 // what entries in consume queues carry for filters
+	Size           int32
+	QueueID        int32
+	SysFlag        int32
+	Keys           Keys // of Properties
+	Topic          []byte
+	Properties     []byte
+}
+
+// DispatchRequest is the record's. The tags code is the store's affair.
+func (r *Record) DispatchRequest(tagsCode int64) DispatchRequest {
+	return DispatchRequest{
+		PhysicalOffset: r.PhysicalOffset, QueueOffset: r.QueueOffset, StoreTimestamp: r.StoreTimestamp, TagsCode: tagsCode,
+		Size: r.Size, QueueID: r.QueueID, SysFlag: r.SysFlag, Keys: r.Keys, Topic: r.Topic, Properties: r.Properties,
+	}
+}
+
+// FindKeys is the values of UNIQ_KEY, KEYS and TAGS, parts of the properties, empty where there is none.
+func (q *DispatchRequest) FindKeys() (unique, user, tags []byte) { return q.Keys.find(q.Properties) }
+
+// Multi is that of the record.
+func (q *DispatchRequest) Multi() bool { return q.Keys.inOthers(q.Properties) }
