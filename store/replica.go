@@ -145,7 +145,7 @@ func (s *Store) replicaLocked(pos offset.Physical, b []byte, records []message.R
 	if err != nil {
 		return 0, err
 	}
-	if err := s.writeAt(seg, pos, b); err != nil {
+	if err := s.extend(seg, pos, pos+offset.Physical(len(b)), b); err != nil {
 		return 0, err
 	}
 	if err := s.number(records); err != nil {
