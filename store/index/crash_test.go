@@ -368,3 +368,26 @@ func TestPutDoesNotAllocate(t *testing.T) {
 		next++
 	}))
 }
+
+// TestCrashBeforeTheFirstWrite: keys that were in memory alone are to be Put again, from the log's beginning, and not taken for
+// those of a store that never had an index.
+func TestCrashBeforeTheFirstWrite(t *testing.T) {
+	for _, sameBoot := range []bool{true, false} {
+		disk := vfstest.New()
+		x := open(t, disk, small())
+		require.False(t, x.Lost(), "there is no file")
+		require.NoError(t, x.Put(numbered(0)))
+
+		opts := small()
+		opts.Unclean, opts.SameBoot = true, sameBoot
+		again := open(t, disk.CrashClone(vfstest.KeepAll, 1), opts)
+		require.Zero(t, again.End())
+		require.True(t, again.Lost())
+		require.NoError(t, again.Put(numbered(0)))
+		require.NoError(t, again.Close())
+		require.NoError(t, x.Close())
+		closed := open(t, disk, small())
+		require.False(t, closed.Lost(), "closed in order")
+		require.NoError(t, closed.Close())
+	}
+}

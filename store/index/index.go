@@ -92,7 +92,7 @@ type Index struct {
 	resume        offset.Physical // the record whose keys may be there in part, -1 = none; guarded by mu
 	syncedTime    int64           // guarded by mu
 	closed        bool            // guarded by mu
-	lost          bool            // Open found files and could keep none
+	lost          bool            // see Lost
 	lastErr       error           // nil = can be written; guarded by mu
 	skipped       int             // records that were not indexed, guarded by mu
 }
@@ -144,8 +144,8 @@ func (x *Index) End() offset.Physical {
 	return x.end
 }
 
-// Lost says that Open found files and nothing in them that could be kept: every record is to be Put again that the log
-// has.
+// Lost says that Open found files and nothing in them that could be kept, or, after an unclean stop, nothing at all: every
+// record is to be Put again that the log has.
 func (x *Index) Lost() bool { return x.lost }
 
 // SyncedTime is the store timestamp in ms up to which full files are safe on disk, 0 at first: the value that the

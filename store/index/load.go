@@ -41,7 +41,8 @@ func (x *Index) load() error {
 		x.lost = x.lost || cut
 	}
 	x.settleEnd()
-	x.lost = x.lost && x.end == 0
+	// A file in which nothing is was made for records whose keys a crash has taken.
+	x.lost = x.end == 0 && (x.lost || x.opts.Unclean && len(x.files) > 0)
 	return nil
 }
 
