@@ -47,15 +47,15 @@ func decodeBinary(c *Command, x *FieldIndex, h []byte) error {
 }
 
 // nextField finds the field at b[at]: where its key starts, its value, which is behind the key and four more bytes, and
-// the field behind it, -1 if it is cut off.
+// the field behind it, -1 if it is cut off. What is read is cut at both ends: a slice without an end costs more to make.
 func nextField(b []byte, at int) (key, value, end int) {
 	if key = at + 2; key > len(b) {
 		return 0, 0, -1
 	}
-	if value = key + int(int16(binary.BigEndian.Uint16(b[at:]))) + 4; value < key+4 || value > len(b) {
+	if value = key + int(int16(binary.BigEndian.Uint16(b[at:key:key]))) + 4; value < key+4 || value > len(b) {
 		return 0, 0, -1
 	}
-	if end = value + int(int32(binary.BigEndian.Uint32(b[value-4:]))); end < value || end > len(b) {
+	if end = value + int(int32(binary.BigEndian.Uint32(b[value-4:value:value]))); end < value || end > len(b) {
 		return 0, 0, -1
 	}
 	return key, value, end

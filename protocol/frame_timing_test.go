@@ -27,8 +27,11 @@ func benchmarkDecode(b *testing.B, name string) {
 func BenchmarkDecodeSendV2JSON(b *testing.B)   { benchmarkDecode(b, "send-v2") }
 func BenchmarkDecodeSendV2Binary(b *testing.B) { benchmarkDecode(b, "send-v2-rocketmq") }
 
-func BenchmarkDecodeOnlySendV2JSON(b *testing.B) {
-	frame := goldenFrame(b, "send-v2", "request").bytes
+func BenchmarkDecodeOnlySendV2JSON(b *testing.B)   { benchmarkDecodeOnly(b, "send-v2") }
+func BenchmarkDecodeOnlySendV2Binary(b *testing.B) { benchmarkDecodeOnly(b, "send-v2-rocketmq") }
+
+func benchmarkDecodeOnly(b *testing.B, name string) {
+	frame := goldenFrame(b, name, "request").bytes
 	b.ReportAllocs()
 	var c Command
 	var x FieldIndex
