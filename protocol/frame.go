@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"unsafe"
 )
 
 // MaxFrame is the size in bytes of the largest frame that peers accept, including its four length bytes.
@@ -106,6 +107,24 @@ func headerWord(b []byte, length int32) (Codec, int, error) {
 		return 0, 0, fmt.Errorf("%w: %s header of %d bytes", ErrFrame, codec, size)
 	}
 	return codec, size, nil
+}
+
+// Move makes a command that was decoded from a part of the bytes in from refer to the same part of those in to, a copy, and
+// to x, a copy of the index that it was decoded with; nil: to none.
+func (c *Command) Move(from, to []byte, x *FieldIndex) {
+	c.Body = moved(c.Body, from, to)
+	c.Fields.raw = moved(c.Fields.raw, from, to)
+	if c.Fields.index = x; !c.Fields.present {
+		c.Fields.index = nil
+	}
+}
+
+func moved(part, from, to []byte) []byte {
+	if part == nil {
+		return nil
+	}
+	at := int(uintptr(unsafe.Pointer(unsafe.SliceData(part))) - uintptr(unsafe.Pointer(unsafe.SliceData(from))))
+	return to[at : at+len(part) : at+len(part)]
 }
 
 // Decode takes a whole frame apart, length bytes included. Nothing but the remark is copied. All of the header's syntax

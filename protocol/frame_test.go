@@ -326,3 +326,36 @@ func TestEncodingAllocatesNothing(t *testing.T) {
 		}), 0.01+poolAllocs)
 	}
 }
+
+// TestACommandMovesWithItsFrame: it refers to the copy alone, and to the index that it is given.
+func TestACommandMovesWithItsFrame(t *testing.T) {
+	for _, name := range []string{"send-v2", "send-v2-rocketmq"} {
+		frame := goldenFrame(t, name, "request").bytes
+		want, err := Decode(frame)
+		require.NoError(t, err)
+		for _, indexed := range []bool{true, false} {
+			from := slices.Concat([]byte("others"), frame, []byte("others"))
+			var c Command
+			var x FieldIndex
+			require.NoError(t, c.Decode(from[6:6+len(frame)], &x))
+			to, kept := slices.Clone(from), x
+			if indexed {
+				c.Move(from, to, &kept)
+			} else {
+				c.Move(from, to, nil)
+			}
+			clear(from)
+			x = FieldIndex{}
+			var h, wanted SendMessageRequestV2
+			require.NoError(t, c.ReadHeader(&h))
+			require.NoError(t, want.ReadHeader(&wanted))
+			require.Equal(t, wanted, h)
+			require.Equal(t, want.Body, c.Body)
+		}
+	}
+	c, err := Decode(AppendRequest(nil, Binary, 1, 1, false, nil, nil, nil))
+	require.NoError(t, err)
+	c.Move([]byte{}, []byte{}, new(FieldIndex))
+	require.Nil(t, c.Body)
+	require.False(t, c.Fields.Present())
+}

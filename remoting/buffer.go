@@ -40,8 +40,11 @@ func getBuffer(n int) *buffer {
 	return b
 }
 
-// release gives the buffer back. Nobody may touch b or slices of b.B afterwards.
+// release gives the buffer back, unless there is none. Nobody may touch b or slices of b.B afterwards.
 func (b *buffer) release() {
+	if b == nil {
+		return
+	}
 	b.poison()
 	c := cap(b.B)
 	if c > maxPooled {

@@ -95,9 +95,9 @@ func (k *clientLink) read() {
 		n, err := k.nc.Read(buf)
 		k.conn.touch(time.Now())
 		for data := buf[:n]; len(data) > 0; {
-			f, used, err := split.next(data)
-			if err == nil && f != nil {
-				err = k.dispatch(f)
+			frame, own, used, err := split.next(data)
+			if err == nil && frame != nil {
+				err = k.dispatch(owned(frame, own))
 			}
 			if err != nil {
 				k.client.counters.malformed.Add(1)

@@ -3,8 +3,9 @@
 //
 // # The way of a request
 //
-// The event loop cuts the input into frames, copies each once into a pooled buffer and decodes its envelope. The
-// Requests of one read go to their lanes together. A lane is a bounded class of work with some workers. There a
+// The event loop cuts the input into frames and decodes their envelopes where they stand. The Requests of one read go to
+// their lanes together; the bytes of those for one lane are copied once, into a pooled buffer that they share (bundle.go).
+// A lane is a bounded class of work with some workers. There a
 // request lines up behind the earlier ones of the same connection in that lane (a strand); strands with work wait
 // for a worker, and one worker at a time has a strand. So the requests of one connection in one lane are handled in
 // their order, and nothing else waits for anything. The Handler answers with Request.Reply, at once or minutes later
@@ -14,6 +15,8 @@
 // # What bounds memory
 //
 //   - An unfinished frame holds at most twice the bytes that have come, whatever length was announced.
+//   - A request that waits keeps at most a read's worth of others alive, 64 KiB: those of its connection and lane that came
+//     before it. One that is held lets go of its bytes.
 //   - A full lane refuses requests at once with SYSTEM_BUSY. A one-way request can't be told: its connection is not read
 //     until there is room. Nothing is dropped; if the connection ends meanwhile, what was read is still handled.
 //   - A peer that does not read its replies is choked: with MaxOutbound unsent bytes its requests are neither read nor

@@ -18,25 +18,24 @@ type splitter struct {
 	part  *buffer // its bytes so far; nil when none
 }
 
-// next takes the first frame out of data. It returns the frame in a buffer that the caller owns (nil when data ends
-// before the frame does) and how many bytes of data it used. The error is protocol's for an illegal length and comes
-// as soon as the four length bytes are there; the stream can't be read on after it.
-func (s *splitter) next(data []byte) (frame *buffer, used int, err error) {
+// next takes the first frame out of data. It returns the frame (nil when data ends before it does) and how many bytes of
+// data it used. A frame that is whole in data is returned as a part of it; own is nil then. Else own is the buffer that
+// it was put together in, and the caller's. The error is protocol's for an illegal length and comes as soon as the four
+// length bytes are there; the stream can't be read on after it.
+func (s *splitter) next(data []byte) (frame []byte, own *buffer, used int, err error) {
 	if s.nhead == 0 && s.need == 0 && len(data) >= len(s.head) { // the common case: a frame starts in data
 		size, err := protocol.FrameSize(data)
 		if err != nil {
-			return nil, 0, err
+			return nil, nil, 0, err
 		}
 		if len(data) >= size {
-			f := getBuffer(size)
-			f.B = append(f.B, data[:size]...)
-			return f, size, nil
+			return data[:size:size], nil, size, nil
 		}
 		s.need = size
 	}
 	for s.need == 0 {
 		if used == len(data) {
-			return nil, used, nil
+			return nil, nil, used, nil
 		}
 		s.head[s.nhead] = data[used]
 		s.nhead++
@@ -46,7 +45,7 @@ func (s *splitter) next(data []byte) (frame *buffer, used int, err error) {
 		}
 		size, err := protocol.FrameSize(s.head[:])
 		if err != nil {
-			return nil, used, err
+			return nil, nil, used, err
 		}
 		s.need = size
 		s.part = getBuffer(len(s.head))
@@ -58,15 +57,24 @@ func (s *splitter) next(data []byte) (frame *buffer, used int, err error) {
 	after := s.partial()
 	if before < headWords && after >= headWords { // the second word can be illegal too: again before the body is there
 		if _, err := protocol.FrameSize(s.part.B); err != nil {
-			return nil, used, err
+			return nil, nil, used, err
 		}
 	}
 	if after < s.need {
-		return nil, used, nil
+		return nil, nil, used, nil
 	}
-	frame = s.part
+	own = s.part
 	s.part, s.need = nil, 0
-	return frame, used, nil
+	return own.B, own, used, nil
+}
+
+// owned is a frame as next returns it in a buffer of its own.
+func owned(frame []byte, own *buffer) *buffer {
+	if own == nil {
+		own = getBuffer(len(frame))
+		own.B = append(own.B, frame...)
+	}
+	return own
 }
 
 // fill moves what belongs to the started frame from data to part and returns how much that was.

@@ -18,14 +18,14 @@ func cut(data []byte, sizes ...int) (frames [][]byte, s *splitter, err error) {
 		piece := data[:min(n, len(data))]
 		data = data[len(piece):]
 		for len(piece) > 0 {
-			f, used, err := s.next(piece)
+			f, own, used, err := s.next(piece)
 			if err != nil {
 				return frames, s, err
 			}
 			if f != nil {
-				frames = append(frames, append([]byte(nil), f.B...))
-				f.release()
+				frames = append(frames, append([]byte(nil), f...))
 			}
+			own.release()
 			piece = piece[used:]
 		}
 	}
@@ -51,13 +51,13 @@ func TestSplitterGrowsWithWhatIsThere(t *testing.T) {
 	binary.BigEndian.PutUint32(head[:], protocol.MaxFrame-4)
 	binary.BigEndian.PutUint32(head[4:], 100) // JSON, 100 bytes
 	s := &splitter{}
-	_, _, err := s.next(head[:])
+	_, _, _, err := s.next(head[:])
 	require.NoError(t, err)
 	require.LessOrEqual(t, cap(s.part.B), 512, "announced length is not believed")
 	sent := len(head)
 	piece := make([]byte, 1000)
 	for sent < 3<<20 {
-		f, used, err := s.next(piece)
+		f, _, used, err := s.next(piece)
 		require.NoError(t, err)
 		require.Nil(t, f)
 		sent += used
@@ -89,7 +89,7 @@ func TestSplitterRefusesAsSoonAsItCan(t *testing.T) {
 			for fed < len(c.in) && err == nil {
 				piece := c.in[fed:min(len(c.in), fed+step)]
 				fed += len(piece)
-				_, _, err = s.next(piece)
+				_, _, _, err = s.next(piece)
 			}
 			require.ErrorIs(t, err, protocol.ErrFrame, name)
 			require.Less(t, fed, c.at+step, "%s in steps of %d", name, step)

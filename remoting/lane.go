@@ -444,15 +444,15 @@ func (l *lane) runGroup(group []*Request) {
 	l.group.ServeGroup(l.e.ctx, group)
 }
 
-// panicked answers for a handler that can't. The frame does not go back into the pool: the handler may have given it to
-// a goroutine that still reads it.
+// panicked answers for a handler that can't. Its bytes do not go back into the pool: the handler may have given them to
+// a goroutine that still reads them.
 func (l *lane) panicked(r *Request, p any) {
 	l.panics.Add(1)
 	if skipped, ok := l.e.loud.allow(time.Now()); ok { // a peer may have found a way to cause them
 		l.e.log.Error("handler panicked", "code", r.Code, "opaque", r.Opaque, "client", r.Conn.RemoteAddr().String(),
 			"err", fmt.Sprintf("%v (%d other panics left out)\n%s", p, skipped, debug.Stack()))
 	}
-	r.frame.Store(nil)
+	r.abandon()
 	if !r.Replied() {
 		r.Reply(protocol.Reply{
 			Code:   protocol.SystemError,

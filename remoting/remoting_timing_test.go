@@ -3,6 +3,8 @@ package remoting
 import (
 	"context"
 	"io"
+	"os"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -80,6 +82,72 @@ func BenchmarkCallParallel(b *testing.B) {
 	})
 }
 
+// BenchmarkReads is the way of sends of 1 KiB from what was read to their answers, without sockets: four connections, 32
+// requests in a read, one worker. Figures are per request.
+func BenchmarkReads(b *testing.B) {
+	for _, codec := range []protocol.Codec{protocol.JSON, protocol.Binary} {
+		b.Run(codec.String(), func(b *testing.B) {
+			const depth = 32
+			h := (&protocol.SendMessageRequest{
+				ProducerGroup: "producers", Topic: "TopicTest", DefaultTopic: "TBW102", DefaultTopicQueueNums: 8, BornTimestamp: 1753862400000,
+				Properties: []byte("UNIQ_KEY\x017F00000100002A9F0000000000000000\x02WAIT\x01true\x02TAGS\x01TagA\x02"),
+			}).V2()
+			var data []byte
+			for i := range int32(depth) {
+				data = protocol.AppendRequest(data, codec, 0, i, false, h, nil, make([]byte, 1024))
+			}
+			null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+			require.NoError(b, err)
+			defer func() { _ = null.Close() }()
+			done := make(chan int, 8*depth)
+			handler := answers(done)
+			var peers [4]*reads
+			for i := range peers {
+				peers[i] = newReads(b, handler, grouping)
+				peers[i].srv, peers[i].lanes = peers[0].srv, peers[0].lanes
+				peers[i].conn.e = &peers[0].srv.endpoint
+				peers[i].g, peers[i].fd = peers[i].in, int(null.Fd())
+			}
+			var worker sync.WaitGroup
+			worker.Go(peers[0].lanes[0].work)
+			b.SetBytes(int64(len(data) / depth))
+			b.ReportAllocs()
+			b.ResetTimer()
+			flying := 0
+			for n := 0; n < b.N; n += depth {
+				for flying > 3*depth {
+					flying -= <-done
+				}
+				p := peers[n/depth%len(peers)]
+				p.in.left = data
+				p.traffic(p.in)
+				flying += depth
+			}
+			for flying > 0 {
+				flying -= <-done
+			}
+			peers[0].lanes[0].close()
+			worker.Wait()
+		})
+	}
+}
+
+// answers is a handler of groups that says how many requests it has answered.
+type answers chan int
+
+func (a answers) Joins(*Request) bool { return true }
+
+func (a answers) Serve(ctx context.Context, r *Request) { a.ServeGroup(ctx, []*Request{r}) }
+
+func (a answers) ServeGroup(_ context.Context, group []*Request) {
+	var replies [turn]*protocol.Reply
+	for i := range group {
+		replies[i] = &protocol.Reply{}
+	}
+	ReplyGroup(group, replies[:len(group)])
+	a <- len(group)
+}
+
 func BenchmarkSplitter(b *testing.B) {
 	var stream []byte
 	for i := range 100 {
@@ -90,14 +158,12 @@ func BenchmarkSplitter(b *testing.B) {
 	var s splitter
 	for b.Loop() {
 		for data := stream; len(data) > 0; {
-			f, n, err := s.next(data)
+			_, own, n, err := s.next(data)
 			if err != nil {
 				b.Fatal(err)
 			}
 			data = data[n:]
-			if f != nil {
-				f.release()
-			}
+			own.release()
 		}
 	}
 }

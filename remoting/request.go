@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -38,20 +37,24 @@ func (f HandlerFunc) Serve(ctx context.Context, r *Request) { f(ctx, r) }
 // Request is one request of a peer. Fields and Body are part of a pooled buffer that lives until Reply or Detach; the
 // rest stays valid.
 //
-// Each request is to be ended by exactly one Reply, one-way ones too: that gives the buffer back.
+// Each request is to be ended by exactly one Reply, one-way ones too: that gives its part of the buffer back.
 type Request struct {
 	protocol.Command
 
 	Conn     *Conn     // where it came from
 	Received time.Time // when its last byte was there
 
-	e       *endpoint
-	lane    *lane
-	frame   atomic.Pointer[buffer] // what Fields and Body borrow from; nil once given back
-	replied atomic.Bool
-	next    *Request // the one behind it in its line; guarded by lane.mu once it is in a strand
-	index   protocol.FieldIndex
+	lane  *lane
+	next  *Request // the one behind it in its line; guarded by lane.mu once it is in a strand
+	bytes *bundle  // what Fields and Body borrow from; belongs to who sets detached
+	state atomic.Uint32
 }
+
+// The bits of Request.state.
+const (
+	answered uint32 = 1 << iota // or going to be
+	detached
+)
 
 // Reply answers the request, in the codec it came in. It may be called from any goroutine, once; later calls do nothing
 // but count. rep.Body is copied or written before Reply returns, so it may borrow from the request. For one-way requests,
@@ -71,7 +74,7 @@ func (r *Request) reply(rep *protocol.Reply, direct bool) {
 	if r.answerable() {
 		b := getBuffer(replyRoom + len(rep.Remark))
 		body := r.appendReply(b, rep)
-		r.e.replies.Add(1)
+		r.Conn.e.replies.Add(1)
 		_ = r.Conn.link.reply(b, body, direct) // fails only if the connection is gone, and the reply with it
 	}
 	r.settled()
@@ -79,8 +82,8 @@ func (r *Request) reply(rep *protocol.Reply, direct bool) {
 
 // settle claims the right to answer, which there is once.
 func (r *Request) settle() bool {
-	if !r.replied.CompareAndSwap(false, true) {
-		r.e.duplicates.Add(1)
+	if r.state.Or(answered)&answered != 0 {
+		r.Conn.e.duplicates.Add(1)
 		return false
 	}
 	return true
@@ -119,7 +122,8 @@ func related(group []*Request) int {
 // replyTogether is ReplyGroup for requests of one connection.
 func replyTogether(group []*Request, replies []*protocol.Reply) {
 	var b *buffer
-	answered, sent := int64(0), uint64(0)
+	var read *bundle
+	owed, sent, readers := int64(0), uint64(0), 0
 	for i, r := range group {
 		rep := replies[i]
 		if rep == nil || !r.settle() {
@@ -134,17 +138,23 @@ func replyTogether(group []*Request, replies []*protocol.Reply) {
 			sent++
 		}
 		if !r.IsOneway() {
-			answered++
+			owed++
 		}
-		r.Detach()
+		if u := r.letGo(); u == read {
+			readers++
+		} else {
+			read.done(readers)
+			read, readers = u, 1
+		}
 	}
+	read.done(readers)
 	c := group[0].Conn
 	if b != nil {
 		c.e.replies.Add(sent)
 		_ = c.link.reply(b, nil, group[0].lane.cfg.Workers > 0) // as above
 	}
-	if answered > 0 {
-		c.owed.Add(-answered)
+	if owed > 0 {
+		c.owed.Add(-owed)
 	}
 }
 
@@ -160,7 +170,7 @@ func (r *Request) appendReply(b *buffer, rep *protocol.Reply) (body []byte) {
 		return rep.Body
 	}
 	// The peer would close the connection on seeing the length, and all its other requests would go with it.
-	r.e.oversized.Add(1)
+	r.Conn.e.oversized.Add(1)
 	b.B = protocol.AppendReplyHead(b.B[:start], r.Codec, r.Opaque, &protocol.Reply{
 		Code:   protocol.SystemError,
 		Remark: fmt.Sprintf("reply of %d bytes is larger than a frame may be, %d bytes", size, protocol.MaxFrame),
@@ -168,18 +178,26 @@ func (r *Request) appendReply(b *buffer, rep *protocol.Reply) (body []byte) {
 	return nil
 }
 
-// Detach gives the request's buffer back before the reply: for requests that are held for long. Fields and Body are
-// empty afterwards; what the caller needs of them must have been copied. It must not run at the same time as code that
-// reads them.
-func (r *Request) Detach() {
-	if f := r.frame.Swap(nil); f != nil {
-		r.Fields, r.Body = protocol.Fields{}, nil
-		f.release()
+// Detach gives the request's part of the buffer back before the reply: for requests that are held for long. Fields and
+// Body are empty afterwards; what the caller needs of them must have been copied. It must not run at the same time as
+// code that reads them.
+func (r *Request) Detach() { r.letGo().done(1) }
+
+// letGo is Detach but for telling the bundle; nil if it has been told.
+func (r *Request) letGo() *bundle {
+	if r.state.Or(detached)&detached != 0 {
+		return nil
 	}
+	u := r.bytes
+	r.Fields, r.Body, r.bytes = protocol.Fields{}, nil, nil
+	return u
 }
 
+// abandon is Detach for a request whose bytes may be read for ever.
+func (r *Request) abandon() { r.state.Or(detached) }
+
 // Replied says whether the request was answered.
-func (r *Request) Replied() bool { return r.replied.Load() }
+func (r *Request) Replied() bool { return r.state.Load()&answered != 0 }
 
 // endpoint is what a server and a client have in common.
 type endpoint struct {
@@ -192,18 +210,10 @@ type endpoint struct {
 	loud    limiter // for panics
 }
 
-// request makes a Request of a decoded frame.
+// request makes a Request of a decoded frame. It takes over f.
 func (e *endpoint) request(c *Conn, l *lane, f *buffer, cmd protocol.Command) *Request {
-	r := &Request{Command: cmd}
-	e.claim(r, c, l, f, time.Now())
 	c.take(1)
-	return r
-}
-
-// claim makes r, which is decoded, a request of c.
-func (e *endpoint) claim(r *Request, c *Conn, l *lane, f *buffer, now time.Time) {
-	r.Conn, r.Received, r.e, r.lane = c, now, e, l
-	r.frame.Store(f)
+	return &Request{Command: cmd, Conn: c, Received: time.Now(), lane: l, bytes: newBundle(f, 1, nil)}
 }
 
 // take counts requests that are to be handled. The connection owes an answer to each from here until Reply; to a one-way
@@ -235,9 +245,6 @@ func (c *Conn) finish(done []*Request) {
 	}
 	c.worked(int64(len(done)))
 }
-
-// models are for the goroutines that decode; one that has the processor takes over what its forerunner has seen.
-var models = sync.Pool{New: func() any { return new(protocol.Models) }}
 
 // decode reads a whole frame. A panic in there would be ours, but must not end the process.
 func decode(m *protocol.Models, cmd *protocol.Command, x *protocol.FieldIndex, frame []byte) (err error) {

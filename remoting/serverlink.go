@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/panjf2000/gnet/v2"
-
-	"github.com/ratchetmq/ratchet/protocol"
 )
 
 // serverLink is the server's side of a connection: frames in, replies out, and when to stop reading.
@@ -37,7 +35,6 @@ type serverLink struct {
 	spare   []*buffer
 	split   splitter
 	frames  uint64
-	taken   line // requests of this read that are not in their lanes yet
 	stalled line // a one-way request that its lane had no room for, and what was taken behind it
 	paused  bool // the socket is not read
 }
@@ -313,83 +310,14 @@ func (k *serverLink) mustWait() bool {
 	return k.stalled.n > 0 || k.conn.choked.Load() || k.srv.phase.Load() != running
 }
 
-// take cuts the input into frames and passes them on, requests that have come together in one piece. What is left when it
-// must stop stays with gnet.
+// take cuts the input into frames and passes them on. What is left when it must stop stays with gnet.
 func (k *serverLink) take(g gnet.Conn, now time.Time) error {
 	data, _ := g.Peek(-1)
-	used := 0
-	defer func() {
-		if used > 0 { // gnet takes Discard(0) for everything
-			_, _ = g.Discard(used)
-		}
-	}()
-	m := models.Get().(*protocol.Models) // not given back after an error: it may have been in the midst of a change
-	var slab []Request
-	for used < len(data) && !k.mustWait() {
-		f, n, err := k.split.next(data[used:])
-		used += n
-		if err == nil && f == nil {
-			break
-		}
-		if err == nil {
-			k.frames++
-			slab, err = k.dispatch(f, m, slab, now, false)
-		}
-		if err != nil {
-			k.pass(false)
-			return err
-		}
-		last := k.taken.tail
-		if last == nil || used == len(data) {
-			continue
-		}
-		if k.taken.n == turn || k.taken.n == 1 && !last.lane.gathers() {
-			k.pass(false)
-		} else if len(slab) == 0 && last.lane.group != nil {
-			slab = make([]Request, min(slabSize, (len(data)-used)/n+1))
-		}
+	used, err := k.cut(data, now, false)
+	if used > 0 { // gnet takes Discard(0) for everything
+		_, _ = g.Discard(used)
 	}
-	k.pass(false)
-	models.Put(m)
-	return nil
-}
-
-// slabSize is how many requests of a lane that groups them are allocated together. They are answered together, too: none
-// keeps the others' memory for long.
-const slabSize = 8
-
-// dispatch takes over f, and the first Request of the slab if there is one. gone: the connection is, and only one-way
-// requests are wanted.
-func (k *serverLink) dispatch(f *buffer, m *protocol.Models, slab []Request, now time.Time, gone bool) ([]Request, error) {
-	var r *Request
-	if len(slab) > 0 {
-		r, slab = &slab[0], slab[1:]
-	} else {
-		r = new(Request)
-	}
-	if err := decode(m, &r.Command, &r.index, f.B); err != nil {
-		f.release()
-		return slab, err
-	}
-	if r.IsResponse() {
-		k.conn.response(f, r.Command)
-		return slab, nil
-	}
-	if gone && !r.IsOneway() {
-		f.release()
-		return slab, nil
-	}
-	k.srv.claim(r, &k.conn, k.srv.laneOf(r.Code), f, now)
-	k.taken.add(alone(r))
-	return slab, nil
-}
-
-// pass gives what was taken to the lanes.
-func (k *serverLink) pass(force bool) {
-	if n := k.taken.n; n > 0 {
-		k.conn.take(n)
-		k.push(k.taken.cut(n), force)
-	}
+	return err
 }
 
 // push lines requests up in their lanes, up to the first for which there is no room.
@@ -403,16 +331,6 @@ func (k *serverLink) push(q line, force bool) {
 		k.stalled = l.push(q.cut(n), force)
 	}
 	k.stalled.add(q)
-}
-
-// response passes a response on to who waits for it. It takes over f.
-func (c *Conn) response(f *buffer, cmd protocol.Command) {
-	if !c.expects(cmd.Opaque) {
-		c.e.late.Add(1)
-		f.release()
-		return
-	}
-	c.answered(cmd) // keeps f's bytes, so f never goes back into its pool
 }
 
 func (k *serverLink) malformed(g gnet.Conn, err error) gnet.Action {
@@ -459,18 +377,7 @@ func (k *serverLink) gone(g gnet.Conn) {
 // rescue takes the one-way requests out of what a full lane has kept us from reading.
 func (k *serverLink) rescue(g gnet.Conn) {
 	data, _ := g.Peek(-1)
-	now := time.Now()
-	for len(data) > 0 {
-		f, n, err := k.split.next(data)
-		if err != nil || f == nil {
-			return
-		}
-		if _, err := k.dispatch(f, nil, nil, now, true); err != nil {
-			return
-		}
-		k.pass(true)
-		data = data[n:]
-	}
+	_, _ = k.cut(data, time.Now(), true)
 }
 
 func discard(g gnet.Conn) {
