@@ -18,11 +18,16 @@ type DispatchRequest struct {
 }
 
 // DispatchRequest is the record's. The tags code is the store's affair.
-func (r *Record) DispatchRequest(tagsCode int64) DispatchRequest {
-	return DispatchRequest{
-		PhysicalOffset: r.PhysicalOffset, QueueOffset: r.QueueOffset, StoreTimestamp: r.StoreTimestamp, TagsCode: tagsCode,
-		Size: r.Size, QueueID: r.QueueID, SysFlag: r.SysFlag, Keys: r.Keys, Topic: r.Topic, Properties: r.Properties,
-	}
+func (r *Record) DispatchRequest(tagsCode int64) (q DispatchRequest) {
+	q.Of(r, tagsCode)
+	return q
+}
+
+// Of makes q the record's where it stands.
+func (q *DispatchRequest) Of(r *Record, tagsCode int64) {
+	q.PhysicalOffset, q.QueueOffset, q.StoreTimestamp, q.TagsCode = r.PhysicalOffset, r.QueueOffset, r.StoreTimestamp, tagsCode
+	q.Size, q.QueueID, q.SysFlag, q.Keys = r.Size, r.QueueID, r.SysFlag, r.Keys
+	q.Topic, q.Properties = r.Topic, r.Properties
 }
 
 // FindKeys is the values of UNIQ_KEY, KEYS and TAGS, parts of the properties, empty where there is none.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"syscall"
 	"unsafe"
@@ -46,7 +47,7 @@ type putState struct {
 	closed    bool                      // guarded by mu
 	lastTime  int64                     // guarded by mu; ms; no record is older than one before it
 	buf       []byte                    // guarded by mu; the records of one append, without large bodies
-	pieces    [][]byte                  // guarded by mu; the same with them, in turn parts of buf and bodies
+	pieces    [][]byte                  // guarded by mu; what is to be written: parts of buf and bodies in turn, or a slave's bytes
 	queues    []*queue                  // guarded by mu; of each message of one append
 	record    message.Record            // guarded by mu; of the message that is being encoded
 	requests  []message.DispatchRequest // guarded by mu; of one append
@@ -151,7 +152,7 @@ func (s *Store) appendLocked(msgs []Message) (a Appended, wait offset.Physical, 
 	}
 	p.lastTime = max(p.lastTime, s.opts.Now().UnixMilli())
 	a = s.encode(msgs, pos)
-	if err := s.extend(seg, pos, a.End, p.pieces...); err != nil {
+	if err := s.extend(seg, pos, a.End); err != nil {
 		s.takeBack(msgs)
 		return Appended{}, 0, err
 	}
@@ -220,7 +221,6 @@ func (s *Store) findQueues(msgs []Message) int64 {
 // release lets go of what one append has used, and of the memory of a large one.
 func (p *putState) release() {
 	p.record = message.Record{}
-	clear(p.pieces)
 	if cap(p.buf) > keepBuffer {
 		p.buf, p.pieces, p.queues, p.requests = nil, nil, nil, nil
 	}
@@ -259,7 +259,7 @@ func (s *Store) writeBlank(seg *segment, pos offset.Physical) error {
 // consist, and what dispatch is to have of them.
 func (s *Store) encode(msgs []Message, pos offset.Physical) Appended {
 	p := &s.put
-	p.buf, p.pieces, p.requests = p.buf[:0], p.pieces[:0], p.requests[:0]
+	p.buf, p.pieces, p.requests = p.buf[:0], p.pieces[:0], slices.Grow(p.requests[:0], len(msgs))[:len(msgs)]
 	a := Appended{Physical: pos, StoreTimestamp: p.lastTime, End: pos}
 	cut := 0 // what of buf is in pieces
 	r := &p.record
@@ -288,7 +288,7 @@ func (s *Store) encode(msgs []Message, pos offset.Physical) Appended {
 			cut = len(p.buf)
 		}
 		p.buf = message.AppendRecordTail(p.buf, r)
-		p.requests = append(p.requests, r.DispatchRequest(s.opts.TagsCode(r)))
+		p.requests[i].Of(r, s.opts.TagsCode(r))
 	}
 	p.pieces = append(p.pieces, p.buf[cut:])
 	return a
@@ -314,19 +314,21 @@ const fillSize = 64 << 10
 
 var zeros [fillSize]byte
 
-// extend writes pieces, one behind the other, up to end, which is the log's next. When they come into another part of the
+// extend writes put.pieces, one behind the other, up to end, which is the log's next. When they come into another part of the
 // segment, zeros follow up to that part's end. These are what stands there already, but the kernel then keeps the part in
 // one piece of memory, and not in one for each page or each append: writing to it costs a third less, syncing it half. Its blocks,
 // which were only reserved, become data by one sync, and not one after the other by many. The put lock is held.
-func (s *Store) extend(seg *segment, pos, end offset.Physical, pieces ...[]byte) error {
-	if end > s.put.filled {
+func (s *Store) extend(seg *segment, pos, end offset.Physical) error {
+	p := &s.put
+	if end > p.filled {
 		part := (end - seg.start + fillSize - 1) / fillSize
-		s.put.filled = min(seg.start+part*fillSize, seg.end)
-		if s.put.filled > end {
-			pieces = append(pieces, zeros[:s.put.filled-end])
+		p.filled = min(seg.start+part*fillSize, seg.end)
+		if p.filled > end {
+			p.pieces = append(p.pieces, zeros[:p.filled-end])
 		}
 	}
-	return s.writeAt(seg, pos, pieces...)
+	defer clear(p.pieces)
+	return s.writeAt(seg, pos, p.pieces...)
 }
 
 // writeAt writes pieces, one behind the other, into a segment behind the log's end. A failed write breaks the store, except when

@@ -145,7 +145,8 @@ func (s *Store) replicaLocked(pos offset.Physical, b []byte, records []message.R
 	if err != nil {
 		return 0, err
 	}
-	if err := s.extend(seg, pos, pos+offset.Physical(len(b)), b); err != nil {
+	s.put.pieces = append(s.put.pieces[:0], b)
+	if err := s.extend(seg, pos, pos+offset.Physical(len(b))); err != nil {
 		return 0, err
 	}
 	if err := s.number(records); err != nil {
