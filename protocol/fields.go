@@ -176,15 +176,7 @@ func (c *Command) ReadHeaderAfter(before *Command, h Header) (ok bool, err error
 	if first < 0 {
 		return false, nil
 	}
-	x := c.Fields.index
-	for i := first; i < x.n && err == nil; i++ {
-		key, value, escaped := x.field(c.Fields.raw, i)
-		if escaped == 0 {
-			err = setField(h, key, value)
-		} else {
-			err = eachEscaped(key, value, escaped, func(key, value []byte) error { return setField(h, key, value) })
-		}
-	}
+	err = c.Fields.index.each(c.Fields.raw, first, func(key, value []byte) error { return setField(h, key, value) })
 	h.Missing() // it is not: what came then has come now
 	return true, err
 }

@@ -68,7 +68,7 @@ func (s *splitter) next(data []byte) (frame []byte, own *buffer, used int, err e
 	return own.B, own, used, nil
 }
 
-// owned is a frame as next returns it in a buffer of its own.
+// owned is a frame as next returns it, or several that stand together, in a buffer of its own.
 func owned(frame []byte, own *buffer) *buffer {
 	if own == nil {
 		own = getBuffer(len(frame))

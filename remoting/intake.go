@@ -106,14 +106,13 @@ func (in *intake) pass() {
 	if q.n == 0 {
 		return
 	}
-	from, b := []byte(nil), in.own
-	if b != nil {
-		from = b.B
+	var from []byte
+	if in.own != nil {
+		from = in.own.B
 	} else {
 		from = in.data[in.from:in.to]
-		b = getBuffer(len(from))
-		b.B = append(b.B, from...)
 	}
+	b := owned(from, in.own)
 	u := newBundle(b, q.n, in.places[:q.n])
 	i := 0
 	for r := q.head; r != nil; r = r.next {
