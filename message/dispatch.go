@@ -1,6 +1,10 @@
 package message
 
-import "github.com/ratchetmq/ratchet/internal/offset"
+import (
+	"bytes"
+
+	"github.com/ratchetmq/ratchet/internal/offset"
+)
 
 // DispatchRequest is what the consume queues and the index need of a record, which is half as much. Topic and Properties are
 // borrowed like those of a Record.
@@ -17,7 +21,7 @@ type DispatchRequest struct {
 	Properties     []byte
 }
 
-// DispatchRequest is the record's. The tags code is the store's affair.
+// DispatchRequest is the record's. The tags code is the store's affair; 0 for who does not look at it.
 func (r *Record) DispatchRequest(tagsCode int64) (q DispatchRequest) {
 	q.Of(r, tagsCode)
 	return q
@@ -33,5 +37,11 @@ func (q *DispatchRequest) Of(r *Record, tagsCode int64) {
 // FindKeys is the values of UNIQ_KEY, KEYS and TAGS, parts of the properties, empty where there is none.
 func (q *DispatchRequest) FindKeys() (unique, user, tags []byte) { return q.Keys.find(q.Properties) }
 
-// Multi is that of the record.
-func (q *DispatchRequest) Multi() bool { return q.Keys.inOthers(q.Properties) }
+// Multi says whether the message may be in other queues besides its own, as INNER_MULTI_QUEUE_OFFSET says. The names of such
+// queues begin with %LMQ%: a text without a percent sign, as nearly all are, need not be searched for the property.
+func (q *DispatchRequest) Multi() bool {
+	if q.Keys.noted {
+		return q.Keys.multi
+	}
+	return bytes.IndexByte(q.Properties, '%') >= 0 && bytes.Contains(q.Properties, []byte(PropertyMultiQueueOffset))
+}

@@ -1,9 +1,6 @@
 package message
 
-import (
-	"bytes"
-	"encoding/binary"
-)
+import "encoding/binary"
 
 // Keys are where in the properties of a message those stand by which it is found. Who reads the properties when the message
 // is sent notes them, so that they need not be read again for its queue and for the index. They are zero where nobody has.
@@ -99,16 +96,4 @@ func (r *Record) Tags() []byte {
 	}
 	tags, _ := Property(r.Properties, PropertyTags)
 	return tags
-}
-
-// Multi says whether the message may be in other queues besides its own, as INNER_MULTI_QUEUE_OFFSET says. The names of such
-// queues begin with %LMQ%: a text without a percent sign, as nearly all are, need not be searched for the property.
-func (r *Record) Multi() bool { return r.Keys.inOthers(r.Properties) }
-
-// inOthers is Multi. k is of props, or zero.
-func (k *Keys) inOthers(props []byte) bool {
-	if k.noted {
-		return k.multi
-	}
-	return bytes.IndexByte(props, '%') >= 0 && bytes.Contains(props, []byte(PropertyMultiQueueOffset))
 }

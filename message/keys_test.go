@@ -34,7 +34,8 @@ func TestNotedKeysAreThoseOfTheText(t *testing.T) {
 		})
 		moved := Record{Properties: append([]byte(nil), props...), Keys: k}
 		require.Equal(t, string(tags), string(moved.Tags()))
-		require.Equal(t, r.Multi(), moved.Multi())
+		request, movedRequest := r.DispatchRequest(0), moved.DispatchRequest(0)
+		require.Equal(t, request.Multi(), movedRequest.Multi())
 		movedUnique, movedUser, movedTags := moved.FindKeys()
 		require.Equal(t, string(unique), string(movedUnique))
 		require.Equal(t, string(user), string(movedUser))

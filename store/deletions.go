@@ -86,8 +86,8 @@ func (d *deletions) has(topic []byte, at offset.Physical) bool {
 	return ok && at < below
 }
 
-// eachTarget calls fn for the queues in which a record has an entry, but for those of deleted topics.
-func (d *deletions) eachTarget(r *message.Record, fn func(target)) {
+// eachTarget calls fn for the queues in which a message has an entry, but for those of deleted topics.
+func (d *deletions) eachTarget(r *message.DispatchRequest, fn func(target)) {
 	eachTarget(r, func(t target) {
 		if !d.has(t.topic, r.PhysicalOffset) {
 			fn(t)

@@ -292,10 +292,6 @@ func (d *dispatcher) collectLog(pos, limit offset.Physical) (offset.Physical, er
 	return pos, nil
 }
 
-func (s *Store) requestOf(r *message.Record) message.DispatchRequest {
-	return r.DispatchRequest(s.opts.TagsCode(r))
-}
-
 // skip passes over what is no record, up to the next one.
 func (d *dispatcher) skip(pos, limit offset.Physical, why error) (offset.Physical, error) {
 	next, found, err := d.store.log.search(pos+1, limit, func(*message.Record) bool { return true })
@@ -311,25 +307,13 @@ func (d *dispatcher) skip(pos, limit offset.Physical, why error) (offset.Physica
 
 // add gives a message to its queues and the hooks.
 func (d *dispatcher) add(r *message.DispatchRequest) {
-	if !queued(r.SysFlag) {
-		return
-	}
-	d.addTo(target{r.Topic, r.QueueID, int64(r.QueueOffset)}, r)
-	if r.Multi() {
-		eachOther(r.Properties, func(t target) { d.addTo(t, r) })
-	}
-}
-
-// addTo gives a message to one queue, unless that is of a deleted topic.
-func (d *dispatcher) addTo(t target, r *message.DispatchRequest) {
-	if d.deleted.has(t.topic, r.PhysicalOffset) {
-		return
-	}
-	q := d.store.queues.ensureNamed(t.topic, t.id)
-	d.round.add(q, t.index, entry{phy: r.PhysicalOffset, size: r.Size, tags: r.TagsCode})
-	if len(d.hooks) > 0 {
-		d.arrivals = append(d.arrivals, Arrival{Topic: q.topic, Queue: q.id, Offset: offset.Queue(t.index), TagsCode: r.TagsCode})
-	}
+	d.deleted.eachTarget(r, func(t target) {
+		q := d.store.queues.ensureNamed(t.topic, t.id)
+		d.round.add(q, t.index, entryOf(r))
+		if len(d.hooks) > 0 {
+			d.arrivals = append(d.arrivals, Arrival{Topic: q.topic, Queue: q.id, Offset: offset.Queue(t.index), TagsCode: r.TagsCode})
+		}
+	})
 }
 
 // forget drops what is known of the log without reading it. The put lock is held.

@@ -305,13 +305,13 @@ func (s *Store) refill(pos offset.Physical, b []byte, blank bool) error {
 		return err
 	}
 	defer s.dispatcher.round.reset()
-	records, err := s.putBack(seg, pos, b, true)
+	requests, err := s.putBack(seg, pos, b, true)
 	if err != nil {
 		return err
 	}
 	changed := false
-	for i := range records {
-		eachTarget(&records[i], func(t target) { next.Queues = filled(next.Queues, t, &changed) })
+	for i := range requests {
+		eachTarget(&requests[i], func(t target) { next.Queues = filled(next.Queues, t, &changed) })
 	}
 	end := pos + offset.Physical(len(b))
 	if blank {

@@ -221,7 +221,8 @@ func (r *recovery) written(rec *message.Record) (bool, error) {
 
 // entriesOf counts the record's entries that its queues have, and those which they should have.
 func (r *recovery) entriesOf(rec *message.Record) (found, missing int, err error) {
-	r.s.dispatcher.deleted.eachTarget(rec, func(t target) {
+	request := rec.DispatchRequest(0)
+	r.s.dispatcher.deleted.eachTarget(&request, func(t target) {
 		missing++
 		q := r.s.queues.find(t.topic, t.id)
 		if q == nil {
@@ -416,9 +417,9 @@ func (r *recovery) next(f *finding) (bool, error) {
 // take adds a record to its queues.
 func (r *recovery) take(rec *message.Record) {
 	r.history.add(rec)
-	e := r.s.entryOf(rec)
-	r.s.dispatcher.deleted.eachTarget(rec, func(t target) {
-		r.round.add(r.s.queues.ensureNamed(t.topic, t.id), t.index, e)
+	request := r.s.requestOf(rec)
+	r.s.dispatcher.deleted.eachTarget(&request, func(t target) {
+		r.round.add(r.s.queues.ensureNamed(t.topic, t.id), t.index, entryOf(&request))
 		r.gathered++
 	})
 }

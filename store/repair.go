@@ -90,9 +90,9 @@ func (s *Store) repair(damage Span, pieces []piece) error {
 // putBack writes records into the midst of the log, and their entries into the queues, durably; with blank the segment's rest
 // is not used behind them. Where dispatch has not come to yet it will find them by itself: were their entries there before those
 // in front of them, readers would step over these, and recovery would begin behind them. Readers see the others once the round is
-// published; the index has the log's order, and takes nothing that stands before its end. It returns the records. The
+// published; the index has the log's order, and takes nothing that stands before its end. It returns what it wrote. The
 // dispatcher's and the put lock are held.
-func (s *Store) putBack(seg *segment, pos offset.Physical, b []byte, blank bool) (records []message.Record, err error) {
+func (s *Store) putBack(seg *segment, pos offset.Physical, b []byte, blank bool) (requests []message.DispatchRequest, err error) {
 	d := &s.dispatcher
 	end := pos + offset.Physical(len(b))
 	for at := pos; at < end; {
@@ -100,12 +100,12 @@ func (s *Store) putBack(seg *segment, pos offset.Physical, b []byte, blank bool)
 		if f.kind != isRecord {
 			return nil, fmt.Errorf("no record at %d: %w", at, cmp.Or(f.why, ErrNotFound))
 		}
-		if err := s.placeIsFree(&f.record); err != nil {
+		request := s.requestOf(&f.record)
+		if err := s.placeIsFree(&request); err != nil {
 			return nil, err
 		}
-		records = append(records, f.record)
+		requests = append(requests, request)
 		if at < d.done.load() {
-			request := s.requestOf(&f.record)
 			d.add(&request)
 		}
 		at += offset.Physical(f.size)
@@ -122,10 +122,10 @@ func (s *Store) putBack(seg *segment, pos offset.Physical, b []byte, blank bool)
 		s.fail(err)
 		return nil, s.Err()
 	}
-	for i := range records {
-		eachTarget(&records[i], func(t target) { s.queues.ensureNamed(t.topic, t.id).given(t.index) })
+	for i := range requests {
+		eachTarget(&requests[i], func(t target) { s.queues.ensureNamed(t.topic, t.id).given(t.index) })
 	}
-	return records, nil
+	return requests, nil
 }
 
 // writeBack writes bytes into the midst of the log, durably. The dispatcher's and the put lock are held.
@@ -172,8 +172,8 @@ func (s *Store) refillDamage(pos offset.Physical, b []byte) error {
 	})
 }
 
-// placeIsFree says no when a record's place in a queue is another message's: then it is one of another history.
-func (s *Store) placeIsFree(r *message.Record) (err error) {
+// placeIsFree says no when a message's place in a queue is another's: then it is one of another history.
+func (s *Store) placeIsFree(r *message.DispatchRequest) (err error) {
 	s.dispatcher.deleted.eachTarget(r, func(t target) {
 		q := s.queues.find(t.topic, t.id)
 		if q == nil || t.index >= q.high.Load() || err != nil {

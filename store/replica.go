@@ -194,16 +194,17 @@ func (s *Store) number(records []message.Record) error {
 	for i := range records {
 		r := &records[i]
 		s.put.lastTime = max(s.put.lastTime, r.StoreTimestamp)
-		eachTarget(r, note)
+		request := s.requestOf(r)
+		eachTarget(&request, note)
 		if q == nil || !bytes.Equal(q.name, r.Topic) {
 			q = s.queues.find(r.Topic, r.QueueID)
 		}
 		if q != nil {
-			r.Topic = q.name
+			request.Topic = q.name
 		} else {
-			r.Topic = bytes.Clone(r.Topic)
+			request.Topic = bytes.Clone(r.Topic)
 		}
-		s.put.requests = append(s.put.requests, s.requestOf(r))
+		s.put.requests = append(s.put.requests, request)
 	}
 	s.fresh.add(s.put.requests)
 	if refilled {

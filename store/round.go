@@ -173,7 +173,12 @@ func sameEntries(old, new []byte) bool {
 	return true
 }
 
-// entryOf is the entry of a record in any of its queues.
-func (s *Store) entryOf(r *message.Record) entry {
-	return entry{phy: r.PhysicalOffset, size: r.Size, tags: s.opts.TagsCode(r)}
+// requestOf is what queues and index need of a record.
+func (s *Store) requestOf(r *message.Record) message.DispatchRequest {
+	return r.DispatchRequest(s.opts.TagsCode(r))
+}
+
+// entryOf is the entry of a message in any of its queues.
+func entryOf(r *message.DispatchRequest) entry {
+	return entry{phy: r.PhysicalOffset, size: r.Size, tags: r.TagsCode}
 }

@@ -17,26 +17,19 @@ type target struct {
 	index int64
 }
 
-// eachTarget calls fn for the queues of a record: its own, and those which INNER_MULTI_DISPATCH names, with the
+// eachTarget calls fn for the queues of a message: its own, and those which INNER_MULTI_DISPATCH names, with the
 // offsets that INNER_MULTI_QUEUE_OFFSET gives. Prepared and rolled back messages are in none. Inner batches (topics
 // with queue.type=BatchCQ) are in another kind of queue, which this store does not have.
-func eachTarget(r *message.Record, fn func(target)) {
-	if !queued(r.SysFlag) {
+func eachTarget(r *message.DispatchRequest, fn func(target)) {
+	if !inQueue(r.SysFlag) || r.SysFlag&message.FlagInnerBatch != 0 {
 		return
 	}
 	fn(target{r.Topic, r.QueueID, int64(r.QueueOffset)})
-	if r.Multi() {
-		eachOther(r.Properties, fn)
+	if !r.Multi() {
+		return
 	}
-}
-
-// queued says whether records of that kind are in queues.
-func queued(sysFlag int32) bool { return inQueue(sysFlag) && sysFlag&message.FlagInnerBatch == 0 }
-
-// eachOther calls fn for the queues that properties name, besides the record's own.
-func eachOther(properties []byte, fn func(target)) {
-	names, _ := message.Property(properties, message.PropertyMultiDispatch)
-	offsets, _ := message.Property(properties, message.PropertyMultiQueueOffset)
+	names, _ := message.Property(r.Properties, message.PropertyMultiDispatch)
+	offsets, _ := message.Property(r.Properties, message.PropertyMultiQueueOffset)
 	for len(names) > 0 && len(offsets) > 0 {
 		var name, off []byte
 		name, names, _ = bytes.Cut(names, []byte{','})
@@ -56,7 +49,8 @@ func belongs(r *message.Record, q *queue) bool {
 	}
 	found := false
 	if bytes.HasPrefix(q.name, multiPrefix) {
-		eachTarget(r, func(t target) { found = found || bytes.Equal(t.topic, q.name) && t.id == q.id })
+		request := r.DispatchRequest(0)
+		eachTarget(&request, func(t target) { found = found || bytes.Equal(t.topic, q.name) && t.id == q.id })
 	}
 	return found
 }

@@ -104,7 +104,8 @@ func (s *Store) truncate(to offset.Physical) error {
 // countUndispatched keeps the numbers of records below end that are in no queue yet: they are given.
 func (s *Store) countUndispatched(end offset.Physical) error {
 	_, _, err := s.log.search(s.dispatcher.done.load(), end, func(r *message.Record) bool {
-		s.dispatcher.deleted.eachTarget(r, func(t target) {
+		request := r.DispatchRequest(0)
+		s.dispatcher.deleted.eachTarget(&request, func(t target) {
 			s.queues.ensureNamed(t.topic, t.id).given(t.index)
 		})
 		return false
