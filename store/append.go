@@ -180,7 +180,7 @@ func (s *Store) tooMuchUnflushed(end offset.Physical, bytes, messages int64) off
 	if bound := s.opts.MaxUnflushedBytes; bound > 0 && unflushed > 0 && unflushed+bytes > bound {
 		return min(end, end+offset.Physical(bytes-bound))
 	}
-	unflushed = s.log.messages.Load() - s.log.flushedMessages.Load()
+	unflushed = s.unflushedMessages()
 	if bound := s.opts.MaxUnflushedMessages; bound > 0 && unflushed > 0 && unflushed+messages > bound {
 		return end
 	}

@@ -86,7 +86,7 @@ func (f *flusher) run(ctx context.Context) error {
 			<-ctx.Done()
 			return nil
 		case <-f.wake:
-			due = o.Flush == SyncFlush || f.hurry()
+			due = o.Flush == SyncFlush || f.hurry() || f.pressed()
 		case <-pause.C:
 			pausing = false
 			due = f.store.unflushed() >= o.FlushLeastBytes || time.Since(last) >= o.FlushThorough
@@ -102,11 +102,21 @@ func (f *flusher) run(ctx context.Context) error {
 	}
 }
 
-// written tells the flusher of an append. With AsyncFlush it needs to know only of the first one after a sync.
+// written tells the flusher of an append. With AsyncFlush it needs to know only of the first one after a sync, and of those
+// that press it.
 func (f *flusher) written() {
-	if f.store.opts.Flush == SyncFlush || f.idle.Load() {
+	if f.store.opts.Flush == SyncFlush || f.idle.Load() || f.pressed() {
 		f.wake.ring()
 	}
+}
+
+// pressed says whether a part of what may be unflushed is. The disk is at work then while more comes, and no append has to
+// wait for a sync unless the disk is the slower one.
+func (f *flusher) pressed() bool {
+	const part = 2
+	s := f.store
+	bytes, messages := s.opts.MaxUnflushedBytes, s.opts.MaxUnflushedMessages
+	return bytes > 0 && s.unflushed() > bytes/part || messages > 0 && s.unflushedMessages() > messages/part
 }
 
 // hurry says whether somebody waits.
@@ -117,6 +127,10 @@ func (f *flusher) hurry() bool {
 }
 
 func (s *Store) unflushed() int64 { return int64(s.log.written.load() - s.log.flushed.load()) }
+
+func (s *Store) unflushedMessages() int64 {
+	return s.log.messages.Load() - s.log.flushedMessages.Load()
+}
 
 // flush syncs what is written and serves those who wait for it. A sync that fails is never tried again.
 func (f *flusher) flush() {

@@ -227,8 +227,7 @@ type Stream struct {
 	free    []Span          // see KeptFree
 	held    []byte          // the beginning of a record, up to next
 
-	records  []message.Record // of a step; their bytes are in held
-	flushing atomic.Bool      // a flush was asked for that is not over
+	records []message.Record // of a step; their bytes are in held
 }
 
 // Stream appends, from the log's end on. sound says that the bytes are known to be those of the other broker's log: what is
@@ -236,11 +235,7 @@ type Stream struct {
 func (s *Store) Stream(sound bool) *Stream {
 	t := &Stream{size: offset.Physical(s.log.size), next: s.Written(), damage: s.appendDamaged, sound: sound, damaged: -1}
 	t.take = func(pos offset.Physical, b []byte, records []message.Record, blank bool) error {
-		if err := s.appendRecords(pos, b, records, blank, contains(t.free, pos+offset.Physical(len(b)))); err != nil {
-			return err
-		}
-		t.flushAhead(s)
-		return nil
+		return s.appendRecords(pos, b, records, blank, contains(t.free, pos+offset.Physical(len(b))))
 	}
 	return t
 }
@@ -259,18 +254,6 @@ func (t *Stream) KeptFree(spans []Span) { t.free = spans }
 
 func contains(spans []Span, pos offset.Physical) bool {
 	return slices.ContainsFunc(spans, func(s Span) bool { return s.Has(pos) })
-}
-
-// flushAhead has the log flushed when a part of what may be unflushed is: the disk is at work then while more comes, and
-// nothing has to wait for a flush unless the disk is the slower one.
-func (t *Stream) flushAhead(s *Store) {
-	const part = 4
-	bytes, messages := s.opts.MaxUnflushedBytes, s.opts.MaxUnflushedMessages
-	much := bytes > 0 && s.unflushed() > bytes/part ||
-		messages > 0 && s.log.messages.Load()-s.log.flushedMessages.Load() > messages/part
-	if much && t.flushing.CompareAndSwap(false, true) {
-		s.WhenFlushed(s.log.written.load(), func(error) { t.flushing.Store(false) })
-	}
 }
 
 // RefillStream refills the gap that begins at a position. Unless the other broker is known to have no gap there, unused
