@@ -91,10 +91,11 @@ func alone(r *Request) line { return line{head: r, tail: r, n: 1} }
 
 // lane runs the requests of one class.
 type lane struct {
-	cfg   LaneConfig
-	index int // in Conn.strands
-	e     *endpoint
-	group GroupHandler // nil: requests are handled one by one
+	cfg    LaneConfig
+	index  int // in Conn.strands
+	e      *endpoint
+	group  GroupHandler // nil: requests are handled one by one
+	others []*lane
 
 	mu         sync.Mutex
 	more       sync.Cond // for workers: a strand is ready, or the lane is closed
@@ -231,17 +232,37 @@ type hand struct {
 	strands  []*strand
 }
 
+// courtesy is how often a worker lets others go first when other lanes have work. An event loop that wakes is the last of
+// those that can run: with one time it would wait until each worker has served a group.
+const courtesy = 2
+
 // work is one worker. It returns when the lane is closed. After a turn's worth it lets others have the processor: with
 // senders that never leave it without work it would keep that for milliseconds, in which no pull is answered.
 func (l *lane) work() {
 	var h hand
+	elsewhere := uint64(0)
 	for done := 0; l.deal(&h); {
 		l.runQueued(h.requests)
-		if done += len(h.requests); done >= turn {
-			done = 0
+		if done += len(h.requests); done < turn {
+			continue
+		}
+		done = 0
+		times := 1
+		if n := l.elsewhere(); n != elsewhere {
+			elsewhere, times = n, courtesy
+		}
+		for range times {
 			runtime.Gosched()
 		}
 	}
+}
+
+// elsewhere is how many requests other lanes have handled.
+func (l *lane) elsewhere() (n uint64) {
+	for _, other := range l.others {
+		n += other.handled.Load()
+	}
+	return n
 }
 
 // deal takes back the strands of a worker, whose requests are done, and gives it what is next: one request, or as many of

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -125,6 +126,9 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 			return nil, fmt.Errorf("lane %q: negative value", lc.Name)
 		}
 		s.lanes = append(s.lanes, newLane(lc, i, &s.endpoint))
+	}
+	for i, l := range s.lanes {
+		l.others = slices.Concat(s.lanes[:i], s.lanes[i+1:])
 	}
 	s.sweeper = newSweeper(s)
 	s.closer = newCloser(cfg.OnClose)
