@@ -43,6 +43,7 @@ func command(ctx context.Context, args []string) error {
 		show    = flags.String("show", "", "run nothing, print the tables of a saved file and draw its plots")
 		pprof   = flags.String("pprof", "", "address at which ours serves profiles while it is measured")
 		apart   = flags.Bool("apart", false, "give the brokers one half of the processors and the generator the other")
+		fill    = flags.Bool("fill", true, "have the page cache fill free memory before each round and trial, as on a machine that has run for a while")
 		only    = flags.Bool("facts", false, "only the trials, no cases: starts, memory, growth")
 		grow    = flags.Int64("grow", 4, "how many GiB of log the costs are followed to")
 		list    = flags.Bool("list", false, "list the cases")
@@ -88,6 +89,12 @@ func command(ctx context.Context, args []string) error {
 		return err
 	}
 	r := &run{stand: s, targets: strings.Split(*targets, ","), rounds: *rounds, last: *last, warm: *warm, scale: fullScale(*grow<<30, *rounds)}
+	if *fill {
+		if r.filler, err = newFiller(work); err != nil {
+			return err
+		}
+		defer r.filler.close()
+	}
 	rep := newReport()
 	if *apart {
 		rep.Machine += ", one half for the brokers, the other for the generator"

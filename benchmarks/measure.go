@@ -107,6 +107,15 @@ type run struct {
 	warm    time.Duration
 	serial  int
 	scale   scale
+	filler  *filler // nil: free memory is left alone
+}
+
+// fill makes memory the same for all.
+func (r *run) fill(ctx context.Context) error {
+	if r.filler == nil {
+		return nil
+	}
+	return r.filler.fill(ctx)
 }
 
 // measure runs one case: every target is warmed up, then they take turns.
@@ -150,6 +159,9 @@ func (r *run) measure(ctx context.Context, w *workload) (*result, error) {
 		}
 	}
 	for n := -1; n < r.rounds; n++ { // round -1 warms up
+		if err := r.fill(ctx); err != nil {
+			return nil, err
+		}
 		for i, t := range running {
 			if err := ctx.Err(); err != nil {
 				return nil, err

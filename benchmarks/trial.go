@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -117,7 +118,7 @@ func (r *run) try(ctx context.Context, one *trial) ([]fact, error) {
 		if theirs && !one.java || target == bareGnet && !one.bound || target == gnetAppends {
 			continue
 		}
-		if err := ctx.Err(); err != nil {
+		if err := cmp.Or(ctx.Err(), r.fill(ctx)); err != nil {
 			return all, err
 		}
 		found, err := one.run(ctx, r, target)
