@@ -192,7 +192,10 @@ var (
 		`|is full, trying to create another one`) // an index file
 	usualFirst = regexp.MustCompile(`The commitlog files are deleted`) // when there are none yet
 	usualKill  = regexp.MustCompile(`Maybe try to build consume queue repeatedly`)
-	truncates  = regexp.MustCompile(`maxPhyOffsetOfConsumeQueue\((\d+)\) >= processOffset\((\d+)\)`)
+	// halfDone is what ours says of what a killed owner was in the midst of: a file that it was just making, a write.
+	halfDone = regexp.MustCompile(`index file repaired|index file of another size removed after an unclean stop.* size=0 ` +
+		`|short (segment|consume queue file) filled up|bytes behind the log's end removed|end of the journal of offsets is torn`)
+	truncates = regexp.MustCompile(`maxPhyOffsetOfConsumeQueue\((\d+)\) >= processOffset\((\d+)\)`)
 )
 
 // complaints are the lines of the owner's log that say that something about the folder is not in order.
@@ -223,8 +226,7 @@ func (f *folder) complaints(t *testing.T, killed bool) []string {
 func (f *folder) complains(line string, store, killed bool) bool {
 	switch m := truncates.FindStringSubmatch(line); {
 	case f.owner == ratchet:
-		repaired := strings.Contains(line, "index file repaired") // one that was just being made
-		return !strings.Contains(line, "setting without effect") && !(killed && repaired)
+		return !strings.Contains(line, "setting without effect") && !(killed && halfDone.MatchString(line))
 	case !store:
 		return unreadable.MatchString(line)
 	case m != nil:
