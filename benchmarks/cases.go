@@ -52,7 +52,10 @@ func sending(name, title string, load sendLoad, g goal) workload {
 			}
 			o.verify = func() (findings, error) {
 				tallies, err := readBack(t.addr, topic, queues)
-				return compare(ledgers, tallies, load.onewayRun > 0), err
+				if err != nil {
+					return findings{}, err
+				}
+				return compare(ledgers, tallies, load.onewayRun > 0), nil
 			}
 			return o, nil
 		},

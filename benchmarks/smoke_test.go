@@ -5,10 +5,13 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ratchetmq/ratchet/protocol"
 )
 
 // TestMain lets the tests' binary serve as a bound, as the command does.
@@ -61,6 +64,25 @@ func TestEveryCase(t *testing.T) {
 	var text bytes.Buffer
 	again.print(&text)
 	require.Contains(t, text.String(), "CPU × gnet+append")
+}
+
+// TestBrokerThatDiesBeforeItIsReadBack: that is an error, which says so.
+func TestBrokerThatDiesBeforeItIsReadBack(t *testing.T) {
+	ctx := context.Background()
+	s, err := newStand(ctx, t.TempDir(), "")
+	require.NoError(t, err)
+	defer s.close()
+	require.NoError(t, s.names(ctx))
+	broker, err := s.start(ctx, ratchet)
+	require.NoError(t, err)
+	defer s.end(broker)
+	w := sending("short", "", sendLoad{codec: protocol.JSON, conns: 1, window: 1, size: kib}, goal{})
+	require.NoError(t, new(run).ready(broker, "short", w.queues))
+	o, err := w.run(broker, "short", 10*time.Millisecond)
+	require.NoError(t, err)
+	broker.kill()
+	_, err = o.verify()
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 }
 
 // TestEveryTrial runs each trial in a tiny size. Facts with goals are there, and what they say is not looked at.
