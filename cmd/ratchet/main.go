@@ -28,16 +28,17 @@ Each takes -h for its flags.
 type command struct {
 	name string
 	run  func(ctx context.Context, args []string) error
+	long bool // it runs until it is stopped
 }
 
 var commands = []command{
-	{"dev", runDev},
-	{"demo", runDemo},
-	{"namesrv", runNamesrv},
-	{"broker", runBroker},
-	{"inspect", runInspect},
-	{"admin", runAdmin},
-	{"version", runVersion},
+	{"dev", runDev, true},
+	{"demo", runDemo, false},
+	{"namesrv", runNamesrv, true},
+	{"broker", runBroker, true},
+	{"inspect", runInspect, false},
+	{"admin", runAdmin, false},
+	{"version", runVersion, false},
 }
 
 func main() {
@@ -49,26 +50,33 @@ func run(args []string) int {
 		fmt.Print(usage)
 		return 0
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	for _, c := range commands {
-		if c.name != args[0] {
-			continue
-		}
-		var coded exitError
-		switch err := c.run(ctx, args[1:]); {
-		case err == nil || errors.Is(err, flag.ErrHelp):
-			return 0
-		case errors.As(err, &coded):
-			if coded.err != nil {
-				fmt.Fprintf(os.Stderr, "ratchet %s: %v\n", c.name, err)
-			}
-			return coded.code
-		default:
-			fmt.Fprintf(os.Stderr, "ratchet %s: %v\n", c.name, err)
-			return 1
+		if c.name == args[0] {
+			return c.do(args[1:])
 		}
 	}
 	fmt.Fprintf(os.Stderr, "ratchet: no command %q\n\n%s", args[0], usage)
 	return 2
+}
+
+// do runs the command and says with which code the process is to end.
+func (c *command) do(args []string) int {
+	if c.long {
+		coarsen()
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	var coded exitError
+	switch err := c.run(ctx, args); {
+	case err == nil || errors.Is(err, flag.ErrHelp):
+		return 0
+	case errors.As(err, &coded):
+		if coded.err != nil {
+			fmt.Fprintf(os.Stderr, "ratchet %s: %v\n", c.name, err)
+		}
+		return coded.code
+	default:
+		fmt.Fprintf(os.Stderr, "ratchet %s: %v\n", c.name, err)
+		return 1
+	}
 }

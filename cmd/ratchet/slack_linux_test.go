@@ -1,0 +1,52 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestDaemonsSleepCoarsely: all threads do, Go's monitor among them, which was there before main.
+func TestDaemonsSleepCoarsely(t *testing.T) {
+	dev := ratchet(t, "dev", "-namesrv", freeAddr(t), "-broker", freeAddr(t))
+	ready(t, dev)
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", dev.Process.Pid))
+	require.NoError(t, err)
+	require.Greater(t, len(threads), 1)
+	for _, thread := range threads {
+		text, err := os.ReadFile(filepath.Join("/proc", filepath.Base(thread), "timerslack_ns"))
+		if os.IsNotExist(err) {
+			continue // it has ended
+		}
+		require.NoError(t, err, "to see another process's takes root, or CAP_SYS_NICE")
+		ns, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, time.Duration(ns), timerSlack)
+	}
+	terminate(t, dev)
+}
+
+// TestSlackIsSetOnce: who has it is not started anew, or it would be so for ever.
+func TestSlackIsSetOnce(t *testing.T) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // and never unlocked: the thread ends with its slack
+		had, err := threadSlack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if !setSlack(had+time.Microsecond) || setSlack(had+time.Microsecond) || setSlack(had) {
+			t.Error("to have it is news once, when there was less")
+		}
+	}()
+	<-done
+}

@@ -1,0 +1,6 @@
+//go:build !linux
+
+package main
+
+// coarsen is for Linux.
+func coarsen() {}
