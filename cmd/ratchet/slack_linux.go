@@ -27,8 +27,9 @@ func coarsen() {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if setSlack(timerSlack) {
-		_ = syscall.Exec("/proc/self/exe", os.Args, append(os.Environ(), startedAnew+"="+pid)) // returns only if it failed
+	path, err := os.Executable() // not /proc/self/exe: the process would be called "exe"
+	if err == nil && setSlack(timerSlack) {
+		_ = syscall.Exec(path, os.Args, append(os.Environ(), startedAnew+"="+pid)) // returns only if it failed
 	}
 }
 

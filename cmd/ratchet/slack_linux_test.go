@@ -13,10 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDaemonsSleepCoarsely: all threads do, Go's monitor among them, which was there before main.
+// TestDaemonsSleepCoarsely: all threads do, Go's monitor among them, which was there before main. To be started anew does not
+// change the process's name.
 func TestDaemonsSleepCoarsely(t *testing.T) {
 	dev := ratchet(t, "dev", "-namesrv", freeAddr(t), "-broker", freeAddr(t))
 	ready(t, dev)
+	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", dev.Process.Pid))
+	require.NoError(t, err)
+	require.Equal(t, fmt.Sprintf("%.15s", filepath.Base(os.Args[0])), strings.TrimSpace(string(name)))
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", dev.Process.Pid))
 	require.NoError(t, err)
 	require.Greater(t, len(threads), 1)
