@@ -57,7 +57,7 @@ type Metadata struct {
 	own     atomic.Bool             // it is one of ours
 	offsets string                  // guarded by turn: mark of its consumer offsets that are merged
 	ahead   *delayTable             // guarded by turn: waits for the log
-	stale   bool                    // guarded by turn: its tables were found older than those here
+	stale   bool                    // guarded by turn: it was found to have less than is here
 	ended   func(topic string) bool // guarded by turn: what it has of a topic is from before that was deleted; nil: nothing is
 }
 
@@ -345,8 +345,8 @@ func (m *Metadata) copyTopics(ctx context.Context) error {
 	if len(remove) == 0 {
 		return m.Topics.Adopt(table.entries, table.version, nil)
 	}
-	if m.refuses(table.version, own, "topics", remove) {
-		return m.Topics.Adopt(table.entries, own, nil)
+	if kept, err := m.refuses(ctx, table.version, own, "topics", remove); kept || err != nil {
+		return errors.Join(err, m.Topics.Adopt(table.entries, own, nil))
 	}
 	err = m.drop(ctx, remove)
 	if err != nil {
@@ -355,18 +355,26 @@ func (m *Metadata) copyTopics(ctx context.Context) error {
 	return m.Topics.Adopt(table.entries, table.version, remove)
 }
 
-// refuses says whether a table is not to remove anything: its version counts less changes than the one here that came
-// from this or another master. A master that lost its disk would else take the topics and offsets of its slaves, too.
-func (m *Metadata) refuses(theirs, own protocol.DataVersion, what string, lacking []string) bool {
+// refuses says whether a table is not to remove anything. A master that lost its disk, or got an old one back, would else take
+// the topics, groups and offsets of its slaves, too. It shows by a version that counts less changes than the one here, which came
+// from this or another master; or, since the count of 4.9's groups begins anew with each of its starts, by a log that ends before
+// the one here.
+func (m *Metadata) refuses(ctx context.Context, theirs, own protocol.DataVersion, what string, lacking []string) (bool, error) {
+	less := "version"
 	if cmp.Or(cmp.Compare(theirs.StateVersion, own.StateVersion), cmp.Compare(theirs.Counter, own.Counter)) >= 0 {
-		return false
+		here := m.Written() // before the master is asked, whose log may grow meanwhile
+		end, err := m.logEnd(ctx)
+		if err != nil || end >= here {
+			return false, err
+		}
+		less = "log"
 	}
 	if !m.stale {
 		m.stale = true
-		m.Logger.Error("the master's table is older than the one here: nothing is removed", "component", "ha",
-			"addr", m.peer, "table", what, "lacking", lacking, "counter", own.Counter, "counter_master", theirs.Counter)
+		m.Logger.Error("the master has less than is here: nothing is removed", "component", "ha", "addr", m.peer, "less", less,
+			"table", what, "lacking", lacking, "counter", own.Counter, "counter_master", theirs.Counter)
 	}
-	return true
+	return true, nil
 }
 
 // drop removes what belongs to topics that the master has deleted, when the log is as far as the master's was then: a
@@ -442,12 +450,11 @@ func (m *Metadata) copyGroups(ctx context.Context) error {
 		return m.mergeOffsets(ctx)
 	}
 	remove := m.Groups.Lacking(table.SubscriptionGroupTable)
-	if len(remove) == 0 || m.refuses(table.DataVersion, own, "groups", remove) {
-		version := table.DataVersion
-		if len(remove) > 0 {
-			version = own
-		}
-		return errors.Join(m.Groups.Adopt(&table, version, nil), m.mergeOffsets(ctx))
+	if len(remove) == 0 {
+		return errors.Join(m.Groups.Adopt(&table, table.DataVersion, nil), m.mergeOffsets(ctx))
+	}
+	if kept, err := m.refuses(ctx, table.DataVersion, own, "groups", remove); kept || err != nil {
+		return errors.Join(err, m.Groups.Adopt(&table, own, nil), m.mergeOffsets(ctx))
 	}
 	m.offsets = "" // all of it must be seen
 	offsets, err := m.readOffsets(ctx)

@@ -334,6 +334,7 @@ func TestWhatTheMasterDeletesGoesOnTheSlave(t *testing.T) {
 		require.True(t, slave.has("Late"))
 		require.Equal(t, offset.Queue(-1), slave.at("Late", "Kept"), "the rest is taken over all the same")
 		slave.append(2000)
+		master.end = slave.store.Written()
 		failing := errors.New("disk")
 		drop := slave.meta.Removed
 		slave.meta.Removed = func(string) error { return failing }
@@ -383,6 +384,49 @@ func TestAMasterThatLostItsTablesTakesNothingAway(t *testing.T) {
 		}
 	}
 	require.True(t, slave.has("T1"))
+}
+
+// A Java 4.9 master counts the changes of its groups from 0 again with each start, and those of consumers that come back as new: its
+// version says nothing of what it has lost.
+func TestAMasterWithLessLogTakesNothingAway(t *testing.T) {
+	for _, ours := range []bool{false, true} {
+		slave, master := pair(t)
+		master.topic("T", 1)
+		master.group("G")
+		master.commit("G", "T", 5)
+		slave.fetch(AsSlave)
+		slave.append(1000)
+		slave.append(1000)
+		end := slave.store.Written()
+
+		older := newPeer(t, newTables(t))
+		older.ours = ours
+		for i := range 9 {
+			older.topic(fmt.Sprintf("T%d", i), 1)
+			older.group(fmt.Sprintf("G%d", i))
+		}
+		older.end = end - 1
+		slave.meta.Client = older
+		slave.fetch(AsSlave)
+		require.Empty(t, slave.removed)
+		require.True(t, slave.has("T"))
+		require.True(t, slave.has("T8"))
+		require.Contains(t, slave.meta.Groups.Names(), "G")
+		require.Contains(t, slave.meta.Groups.Names(), "G8")
+		require.Equal(t, offset.Queue(5), slave.at("G", "T"))
+		require.Equal(t, 1, strings.Count(slave.log.String(), "nothing is removed"))
+
+		older.refuse[protocol.GetBrokerRuntimeInfo] = true
+		require.Error(t, slave.meta.Fetch(t.Context(), "peer", AsSlave), "who does not say takes nothing away")
+		require.True(t, slave.has("T"))
+		require.Contains(t, slave.meta.Groups.Names(), "G")
+
+		older.refuse[protocol.GetBrokerRuntimeInfo] = false
+		older.end = end // it has all there is here, and has deleted them
+		slave.fetch(AsSlave)
+		require.False(t, slave.has("T"))
+		require.NotContains(t, slave.meta.Groups.Names(), "G")
+	}
 }
 
 func TestAReturningMasterOnlyAdds(t *testing.T) {
