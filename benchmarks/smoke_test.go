@@ -25,15 +25,22 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// testStand has its name server, and ends with the test.
+func testStand(t *testing.T, dir string) *stand {
+	t.Helper()
+	s, err := newStand(context.Background(), dir, "")
+	require.NoError(t, err)
+	t.Cleanup(s.close)
+	require.NoError(t, s.names(context.Background()))
+	return s
+}
+
 // TestEveryCase runs each case for a moment against ours and the bounds: the harness works, and no message is lost,
 // twice or changed. How long anything takes is not looked at.
 func TestEveryCase(t *testing.T) {
 	ctx := context.Background()
 	dir := t.TempDir()
-	s, err := newStand(ctx, dir, "")
-	require.NoError(t, err)
-	defer s.close()
-	require.NoError(t, s.names(ctx))
+	s := testStand(t, dir)
 	r := &run{stand: s, targets: []string{ratchet, bareGnet, gnetAppends}, rounds: 1, last: 100 * time.Millisecond}
 	rep := newReport()
 	for _, w := range workloads() {
@@ -69,10 +76,7 @@ func TestEveryCase(t *testing.T) {
 // TestBrokerThatDiesBeforeItIsReadBack: that is an error, which says so.
 func TestBrokerThatDiesBeforeItIsReadBack(t *testing.T) {
 	ctx := context.Background()
-	s, err := newStand(ctx, t.TempDir(), "")
-	require.NoError(t, err)
-	defer s.close()
-	require.NoError(t, s.names(ctx))
+	s := testStand(t, t.TempDir())
 	broker, err := s.start(ctx, ratchet)
 	require.NoError(t, err)
 	defer s.end(broker)
@@ -88,10 +92,7 @@ func TestBrokerThatDiesBeforeItIsReadBack(t *testing.T) {
 // TestEveryTrial runs each trial in a tiny size. Facts with goals are there, and what they say is not looked at.
 func TestEveryTrial(t *testing.T) {
 	ctx := context.Background()
-	s, err := newStand(ctx, t.TempDir(), "")
-	require.NoError(t, err)
-	defer s.close()
-	require.NoError(t, s.names(ctx))
+	s := testStand(t, t.TempDir())
 	r := &run{stand: s, targets: []string{ratchet, bareGnet}, scale: scale{
 		killed: []int64{8 << 20}, killedTopics: 20, backlog: 8 << 20, flood: 2_000, queues: []int{1, 40}, conns: []int{1, 10},
 		producers: []int{1, 256}, grown: []int64{1 << 20, 4 << 20}, rounds: 1, span: 100 * time.Millisecond, calm: 100 * time.Millisecond,

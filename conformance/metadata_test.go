@@ -62,7 +62,6 @@ func newTables(t *testing.T) (m *ha.Metadata, removed *[]string) {
 	removed = new([]string)
 	return &ha.Metadata{
 		Topics: topics, Groups: groups, Offsets: offsets, Delay: scheduler, Client: client, Logger: logger,
-		Written: aheadOfAll{log}.Written,
 		Removed: func(topic string) error {
 			*removed = append(*removed, topic)
 			return offsets.RemoveTopic(topic)

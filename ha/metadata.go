@@ -345,11 +345,11 @@ func (m *Metadata) copyTopics(ctx context.Context) error {
 	if len(remove) == 0 {
 		return m.Topics.Adopt(table.entries, table.version, nil)
 	}
-	if kept, err := m.refuses(ctx, table.version, own, "topics", remove); kept || err != nil {
-		return errors.Join(err, m.Topics.Adopt(table.entries, own, nil))
+	kept, err := m.refuses(ctx, table.version, own, "topics", remove)
+	if !kept && err == nil {
+		err = m.drop(ctx, remove)
 	}
-	err = m.drop(ctx, remove)
-	if err != nil {
+	if kept || err != nil {
 		return errors.Join(err, m.Topics.Adopt(table.entries, own, nil))
 	}
 	return m.Topics.Adopt(table.entries, table.version, remove)
