@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -79,12 +80,14 @@ type Options struct {
 	Now    func() time.Time // [time.Now]
 }
 
-// Indexer is the key index as the store feeds it. It is called from one goroutine at a time.
+// Indexer is the key index as the store feeds it. It is called from one goroutine at a time, but for Run.
 type Indexer interface {
 	// Put takes the next record in log order. Below End it does nothing. r and its bytes are borrowed.
 	Put(r *message.Record) error
 	// PutAll is Put for what dispatch has of records one after the other, up to the first error.
 	PutAll(requests []message.DispatchRequest) error
+	// Run does what Put and PutAll would else take time for now and then, until ctx is done.
+	Run(ctx context.Context) error
 	// Flush makes durable what was put.
 	Flush() error
 	// End says that records below that position need not be put again.

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"fmt"
 	"path"
 	"strings"
@@ -431,6 +432,7 @@ type recordingIndex struct {
 	failing error
 	end     offset.Physical
 	reset   offset.Physical
+	runs    chan bool // gets what Run begins and ends with
 }
 
 func (x *recordingIndex) Put(r *message.Record) error {
@@ -443,6 +445,15 @@ func (x *recordingIndex) Put(r *message.Record) error {
 func (x *recordingIndex) PutAll(requests []message.DispatchRequest) error {
 	for i := range requests {
 		_ = x.Put(&message.Record{PhysicalOffset: requests[i].PhysicalOffset})
+	}
+	return nil
+}
+
+func (x *recordingIndex) Run(ctx context.Context) error {
+	if x.runs != nil {
+		x.runs <- true
+		<-ctx.Done()
+		x.runs <- false
 	}
 	return nil
 }
@@ -493,6 +504,17 @@ func TestFailedIndexMakesTheStopUnclean(t *testing.T) {
 	require.False(t, clean)
 	require.NoError(t, s.Close())
 	require.NotContains(t, disk.Files(), testRoot+"/abort")
+}
+
+func TestIndexRunsAsLongAsTheStore(t *testing.T) {
+	o := small(vfstest.New())
+	x := &recordingIndex{runs: make(chan bool, 2)}
+	o.Index = x
+	s := running(t, mustOpen(t, o))
+	require.True(t, <-x.runs)
+	require.Empty(t, x.runs)
+	require.NoError(t, s.Close())
+	require.False(t, <-x.runs)
 }
 
 func TestIndexIsFedFromItsEnd(t *testing.T) {

@@ -168,6 +168,9 @@ func (s *Store) Run(ctx context.Context) error {
 	g.Go(func() error { return s.flusher.run(ctx) })
 	g.Go(func() error { return s.dispatcher.run(ctx) })
 	g.Go(func() error { return s.runCheckpointer(ctx) })
+	if s.opts.Index != nil {
+		g.Go(func() error { return s.opts.Index.Run(ctx) })
+	}
 	if s.opts.Retention != nil {
 		g.Go(func() error { return s.runCleaner(ctx) })
 	}

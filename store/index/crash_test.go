@@ -2,6 +2,7 @@ package index
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -318,6 +319,19 @@ func TestConcurrentUse(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	users.Go(func() {
+		if err := x.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	until(func() {
+		select {
+		case x.long <- struct{}{}: // as if there were enough
+		default:
+		}
+	})
 	until(func() {
 		put.Lock()
 		deleted = last - 400
@@ -346,6 +360,8 @@ func TestConcurrentUse(t *testing.T) {
 			}
 		})
 	}
+	<-done
+	stop()
 	users.Wait()
 	require.NoError(t, x.Close())
 }

@@ -1,6 +1,7 @@
 package index
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -22,9 +23,11 @@ const (
 )
 
 const (
-	// maxList is how many entries are kept before Put writes them itself. Twice as many, 24 bytes each, can be in
-	// memory: one list filling while the other is written.
-	maxList = 128 * 1024
+	// enough is how many entries Run writes together. That takes some milliseconds, in which nobody waits for it.
+	enough = 128 * 1024
+	// maxList is how many are kept before Put writes them itself. Twice as many, 24 bytes each, can be in memory: one list
+	// filling while the other is written.
+	maxList = 2 * enough
 
 	firstBackoff = time.Second
 	lastBackoff  = time.Minute
@@ -55,7 +58,7 @@ type Options struct {
 }
 
 // Index is a folder of index files. All methods may be called from several goroutines; records must be Put in the
-// order of the log. It has no goroutine of its own: the owner calls Flush every few seconds.
+// order of the log. It starts no goroutine: the owner calls Run in one, and Flush every few seconds.
 type Index struct {
 	fs   vfs.FS
 	dir  string
@@ -79,6 +82,8 @@ type Index struct {
 		sealed  []*file // full, not yet synced
 		backoff backoff // of writing
 	}
+
+	long chan struct{} // tells Run that there is enough to write
 
 	mu         sync.Mutex
 	files      []*file // by age; guarded by mu
@@ -123,7 +128,7 @@ func Open(fsys vfs.FS, dir string, opts Options) (*Index, error) {
 	}
 	x := &Index{
 		fs: fsys, dir: dir, opts: opts, log: opts.Logger, resume: -1,
-		layout: layout{uint32(opts.Slots), uint32(opts.Entries)},
+		layout: layout{uint32(opts.Slots), uint32(opts.Entries)}, long: make(chan struct{}, 1),
 	}
 	x.head.next = 1
 	if err := x.load(); err != nil {
@@ -175,12 +180,8 @@ func (x *Index) Skipped() int {
 // (see Err) records are skipped as soon as the memory for them is used up, without an error and without a system call:
 // nobody is to wait for an index. The only error is ErrClosed.
 func (x *Index) Put(r *message.Record) error {
-	x.put.Lock()
-	defer x.put.Unlock()
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	request := r.DispatchRequest(0)
-	return x.putLocked(&request)
+	request := [...]message.DispatchRequest{r.DispatchRequest(0)}
+	return x.PutAll(request[:])
 }
 
 // PutAll is Put for records one after the other, up to the first error.
@@ -194,7 +195,25 @@ func (x *Index) PutAll(requests []message.DispatchRequest) error {
 			return err
 		}
 	}
+	if len(x.fresh) >= enough {
+		select {
+		case x.long <- struct{}{}:
+		default: // Run knows
+		}
+	}
 	return nil
+}
+
+// Run writes the list whenever there is enough in it, until ctx is done. Without it a Put that finds the list full does that.
+func (x *Index) Run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-x.long:
+		}
+		_ = x.write() // what went wrong is in the log and in Err; the list is put by
+	}
 }
 
 // putLocked is Put for a caller that has put and mu. It lets go of mu while it does I/O.

@@ -13,12 +13,14 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/ratchetmq/ratchet/internal/offset"
 	"github.com/ratchetmq/ratchet/internal/vfs/vfstest"
@@ -240,6 +242,54 @@ func TestLongListsAreSortedBySlot(t *testing.T) {
 			require.Equal(t, want, slices.Clip(w.order))
 		}
 	}
+}
+
+// Who puts, and all who wait for dispatch with it, wait for no disk while Run has one to wait for.
+func TestRunWritesWhileOthersPut(t *testing.T) {
+	disk := vfstest.New()
+	x := open(t, disk, Options{Slots: 1000, Entries: 10 * maxList})
+	ctx, stop := context.WithCancel(t.Context())
+	var users errgroup.Group
+	users.Go(func() error { return x.Run(ctx) })
+	require.NoError(t, x.Put(record(0, "T", "first", "", ""))) // which makes the file
+	entered, goOn := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	disk.SetFault(func(op vfstest.Op) *vfstest.Fault {
+		if op.Kind == vfstest.OpWrite {
+			once.Do(func() { close(entered); <-goOn })
+		}
+		return nil
+	})
+	requests := make([]message.DispatchRequest, maxList+1000)
+	for i := range requests {
+		requests[i] = record(1+i, "T", "u", "", "").DispatchRequest(0)
+	}
+	require.NoError(t, x.PutAll(requests[:enough]))
+	<-entered
+	put := make(chan error)
+	users.Go(func() error { put <- x.PutAll(requests[enough:]); return nil })
+	select {
+	case err := <-put:
+		require.NoError(t, err)
+	case <-time.After(time.Minute):
+		close(goOn)
+		t.Fatal("put waits for the disk")
+	}
+	close(goOn)
+	require.NoError(t, x.Put(record(1+len(requests), "T", "last", "", "")))
+	require.Eventually(t, func() bool {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		return len(x.frozen)+len(x.fresh) < enough
+	}, time.Minute, time.Millisecond, "the rest is written, too")
+	stop()
+	require.NoError(t, users.Wait())
+	require.NoError(t, x.Close())
+	x = open(t, disk, Options{Slots: 1000, Entries: 10 * maxList})
+	for _, key := range []string{"first", "last"} {
+		require.Len(t, find(t, x, "T", key, AnyKey), 1)
+	}
+	require.EqualValues(t, 3+len(requests), x.head.next)
 }
 
 func TestFilesRoll(t *testing.T) {
