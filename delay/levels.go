@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"github.com/ratchetmq/ratchet/message"
+	"github.com/ratchetmq/ratchet/protocol"
 )
 
 const (
 	// Topic is where delayed messages wait.
-	Topic = "SCHEDULE_TOPIC_XXXX"
+	Topic = protocol.TopicSchedule
 	// QueueCount is how many queues Topic has at least, whatever the level table says.
 	QueueCount = 18
 	// DefaultLevels is RocketMQ's messageDelayLevel.

@@ -10,10 +10,11 @@ import (
 	"unicode/utf8"
 
 	"github.com/ratchetmq/ratchet/message"
+	"github.com/ratchetmq/ratchet/protocol"
 )
 
 const (
-	delayTopic = "SCHEDULE_TOPIC_XXXX"
+	delayTopic = protocol.TopicSchedule
 	lmqPrefix  = "%LMQ%"
 )
 
