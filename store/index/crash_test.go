@@ -320,7 +320,6 @@ func TestConcurrentUse(t *testing.T) {
 		}
 	})
 	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
 	users.Go(func() {
 		if err := x.Run(ctx); err != nil {
 			t.Error(err)

@@ -11,10 +11,11 @@
 // tags. The index knows hashes and not keys: what a query finds are candidates, to be checked with Matches against the
 // record in the log.
 //
-// Put only appends to a list in memory. Run, when there is enough in it, Flush, or a Put that finds the list full, writes it in
-// groups: entries first, then slots, the header last. A query looks at the list as well, so it sees what was Put before. What a killed process
-// had in the list is Put again, from End on. The order of writing makes every prefix of it harmless: entries behind the header's count don't count, and a slot that points there is followed
-// through the entries to one that does. Chains only lead to lower entry numbers, so no walk can go round in a circle.
+// Put only appends to a list in memory. Run, when there is enough in it, Flush, or a Put that finds the list full, writes
+// it in groups: entries first, then slots, the header last. A query looks at the list as well, so it sees what was Put
+// before. What a killed process had in the list is Put again, from End on. The order of writing makes every prefix of it
+// harmless: entries behind the header's count don't count, and a slot that points there is followed through the entries to
+// one that does. Chains only lead to lower entry numbers, so no walk can go round in a circle.
 //
 // The index is never what makes a message safe. When it can't be written, messages go on and it says so in the log.
 package index
