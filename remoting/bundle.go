@@ -20,7 +20,7 @@ type bundle struct {
 	left   atomic.Int32          // requests that have not let go
 }
 
-// maxBundle is as much as gnet reads at once.
+// maxBundle is a turn's worth of requests of 1 KiB.
 const maxBundle = 64 << 10
 
 var bundles = sync.Pool{New: func() any { return new(bundle) }}

@@ -15,7 +15,7 @@
 // # What bounds memory
 //
 //   - An unfinished frame holds at most twice the bytes that have come, whatever length was announced.
-//   - A request that waits keeps at most a read's worth of others alive, 64 KiB: those of its connection and lane that came
+//   - A request that waits keeps at most 64 KiB of others alive: those of its connection and lane that came
 //     before it. One that is held lets go of its bytes.
 //   - A full lane refuses requests at once with SYSTEM_BUSY. A one-way request can't be told: its connection is not read
 //     until there is room. Nothing is dropped; if the connection ends meanwhile, what was read is still handled.

@@ -217,7 +217,7 @@ func (s *Server) Run(ctx context.Context) error {
 	defer giveUp()
 	s.ctx = serveCtx
 	s.engine, err = gnet.NewClient(&events{srv: s}, gnet.WithNumEventLoop(s.cfg.EventLoops), gnet.WithLogger(gnetLog{s.log}),
-		gnet.WithTCPNoDelay(gnet.TCPDelay)) // package net has set TCP_NODELAY already
+		gnet.WithReadBufferCap(loopRead), gnet.WithTCPNoDelay(gnet.TCPDelay)) // package net has set TCP_NODELAY already
 	if err == nil {
 		err = s.engine.Start()
 	}

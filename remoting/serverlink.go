@@ -39,6 +39,10 @@ type serverLink struct {
 	paused  bool // the socket is not read
 }
 
+// loopRead is how many bytes an event loop reads from a connection at once: it has one buffer of so many for all of them. The
+// fewer reads, the fewer frames end in the next one, are gathered apart and handed over by themselves.
+const loopRead = 256 << 10
+
 // joinLimit is up to where several replies are copied into one piece for one write; more goes out as a vector.
 const (
 	joinLimit   = 64 << 10
