@@ -17,8 +17,9 @@ import (
 const (
 	// tailMost is how many entries of a queue wait at most: a page of its file.
 	tailMost = 4096 / entrySize
-	// tailsMost is how much memory all tails may have: with 200,000 queues that is room for four entries each.
-	tailsMost = 16 << 20
+	// tailsMost is how much memory all tails may have. With 10,000 queues that is room for a page each; with 200,000 it is for
+	// some entries.
+	tailsMost = 48 << 20
 	// tailsAtOnce is how many tails are written before dispatch may go on.
 	tailsAtOnce = 64
 )
