@@ -290,11 +290,11 @@ func (f *folder) byKey(t *testing.T, k key) []int64 {
 		body = body[r.Size:]
 	}
 	slices.Sort(found)
-	// After a kill, Java may put a message into the index that is already there.
-	once := slices.Compact(slices.Clone(found))
-	if f.owner == ratchet {
-		require.Equal(t, found, once, "%v", k)
+	once, again := slices.Compact(slices.Clone(found)), 0
+	if f.owner != ratchet {
+		again = 1 // after a kill, Java puts the last message that is in the index into it again
 	}
+	require.LessOrEqual(t, len(found)-len(once), again, "%v", k)
 	return once
 }
 

@@ -285,17 +285,16 @@ func (l *commitLog) createIn(dir string, start offset.Physical) (vfs.File, error
 	if _, err := l.fs.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: %s is in the way (%w)", ErrLayout, path, err)
 	}
-	file, err := l.fs.Create(path)
+	file, err := l.fs.Make(path, func(f vfs.File) error {
+		if err := f.Preallocate(l.size); err != nil {
+			return err
+		}
+		return f.Sync()
+	})
 	if err != nil {
 		return nil, err
 	}
-	if err = file.Preallocate(l.size); err == nil {
-		err = file.Sync()
-	}
-	if err == nil {
-		err = l.fs.SyncDir(dir)
-	}
-	if err != nil {
+	if err := l.fs.SyncDir(dir); err != nil {
 		return nil, errors.Join(err, file.Close(), l.fs.Remove(path))
 	}
 	return file, nil

@@ -180,12 +180,9 @@ func (f *queueFiles) create(q *queue, first int64) (*openFile, error) {
 	if err := f.fs.MkdirAll(filepath.Dir(path)); err != nil {
 		return nil, err
 	}
-	file, err := f.fs.Create(path)
+	file, err := f.fs.Make(path, func(file vfs.File) error { return file.Truncate(f.units * entrySize) })
 	if err != nil {
 		return nil, err
-	}
-	if err := file.Truncate(f.units * entrySize); err != nil {
-		return nil, errors.Join(err, file.Close(), f.fs.Remove(path))
 	}
 	old := *q.files.Load()
 	i := sort.Search(len(old), func(i int) bool { return old[i] >= first })

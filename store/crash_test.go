@@ -76,6 +76,9 @@ func crashRun(t *testing.T, seed uint64, logger *slog.Logger) {
 		switch end := rnd.IntN(4); {
 		case end == 0 || seed%3 == 0: // kill -9; of every third seed all lives end like that
 			disk = kill(disk)
+			if !l.cut { // or its files may be short
+				requireWhole(t, disk, &o)
+			}
 		case end == 1:
 			disk = disk.CrashClone(vfstest.KeepNothing, 0)
 			l.powerCut()
@@ -92,6 +95,24 @@ func crashRun(t *testing.T, seed uint64, logger *slog.Logger) {
 	require.NoError(t, err)
 	l.check(t, s)
 	require.NoError(t, s.Close())
+}
+
+// requireWhole wants the full length of all files of log and queues. Java's brokers refuse a store with a shorter one.
+func requireWhole(t *testing.T, disk *vfstest.Mem, o *Options) {
+	t.Helper()
+	for _, name := range disk.Files() {
+		want := int(o.SegmentSize)
+		switch {
+		case strings.Contains(name, "/commitlog/"):
+		case strings.Contains(name, "/"+queueFolder+"/"):
+			want = o.ConsumeQueueUnits * entrySize
+		default:
+			continue
+		}
+		data, err := disk.ReadFile(name)
+		require.NoError(t, err)
+		require.Len(t, data, want, name)
+	}
 }
 
 func crashOptions(disk *vfstest.Mem, rnd *rand.Rand, logger *slog.Logger) Options {

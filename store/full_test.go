@@ -217,6 +217,11 @@ func (u unsafeFS) Create(name string) (vfs.File, error) {
 	return unsafeFile{f}, err
 }
 
+func (u unsafeFS) Make(name string, fill func(vfs.File) error) (vfs.File, error) {
+	f, err := u.OS.Make(name, func(f vfs.File) error { return fill(unsafeFile{f}) })
+	return unsafeFile{f}, err
+}
+
 func (unsafeFS) SyncDir(string) error { return nil }
 
 type unsafeFile struct{ vfs.File }

@@ -24,8 +24,10 @@ type countedFile struct {
 	counter *syncCounter
 }
 
-func (c *syncCounter) Open(name string) (vfs.File, error)   { return c.counted(c.Mem.Open(name)) }
-func (c *syncCounter) Create(name string) (vfs.File, error) { return c.counted(c.Mem.Create(name)) }
+func (c *syncCounter) Open(name string) (vfs.File, error) { return c.counted(c.Mem.Open(name)) }
+func (c *syncCounter) Make(name string, fill func(vfs.File) error) (vfs.File, error) {
+	return c.counted(c.Mem.Make(name, fill))
+}
 
 func (c *syncCounter) counted(f vfs.File, err error) (vfs.File, error) {
 	if err != nil {

@@ -107,6 +107,17 @@ func (d *disk) Create(name string) (f vfs.File, err error) {
 	return &diskFile{f, d}, nil
 }
 
+func (d *disk) Make(name string, fill func(vfs.File) error) (f vfs.File, err error) {
+	err = d.do(func() error {
+		f, err = d.Mem.Make(name, func(f vfs.File) error { return fill(&diskFile{f, d}) })
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &diskFile{f, d}, nil
+}
+
 func (d *disk) MkdirAll(name string) error { return d.do(func() error { return d.Mem.MkdirAll(name) }) }
 
 func (d *disk) Rename(from, to string) error {

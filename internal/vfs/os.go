@@ -83,6 +83,27 @@ func (OS) OpenReadOnly(name string) (File, error) { return open(name, os.O_RDONL
 // Create implements FS.
 func (OS) Create(name string) (File, error) { return open(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC) }
 
+// Make implements FS.
+func (OS) Make(name string, fill func(File) error) (File, error) {
+	f, err := makeUnnamed(name, fill)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return makeNamed(name, fill)
+	}
+	return f, err
+}
+
+// makeNamed is Make where a file has a name from the first.
+func makeNamed(name string, fill func(File) error) (File, error) {
+	f, err := open(name, os.O_RDWR|os.O_CREATE|os.O_EXCL)
+	if err != nil {
+		return nil, err
+	}
+	if err := fill(f); err != nil {
+		return nil, errors.Join(err, f.Close(), os.Remove(name))
+	}
+	return f, nil
+}
+
 func open(name string, flag int) (File, error) {
 	f, err := os.OpenFile(name, flag, 0o644)
 	if err != nil {

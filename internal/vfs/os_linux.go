@@ -2,9 +2,11 @@ package vfs
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
@@ -34,6 +36,35 @@ func nextData(f *os.File, off int64) (int64, error) {
 func nextHole(f *os.File, off int64) (int64, bool) {
 	next, err := unix.Seek(int(f.Fd()), off, unix.SEEK_HOLE)
 	return next, err == nil && next > off
+}
+
+// makeUnnamed is Make; errors.ErrUnsupported when the file has to be named first.
+func makeUnnamed(name string, fill func(File) error) (File, error) {
+	var fd int
+	err := again(func() (err error) {
+		fd, err = unix.Open(filepath.Dir(name), unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o644)
+		return err
+	})
+	switch {
+	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EISDIR), errors.Is(err, unix.EINVAL):
+		return nil, errors.ErrUnsupported
+	case err != nil:
+		return nil, &fs.PathError{Op: "make", Path: name, Err: err}
+	}
+	f := osFile{os.NewFile(uintptr(fd), name)}
+	if err := fill(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	err = again(func() error {
+		return unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), unix.AT_FDCWD, name, unix.AT_SYMLINK_FOLLOW)
+	})
+	switch {
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.EPERM), errors.Is(err, unix.EOPNOTSUPP): // /proc is not there
+		return nil, errors.Join(errors.ErrUnsupported, f.Close())
+	case err != nil:
+		return nil, errors.Join(&fs.PathError{Op: "make", Path: name, Err: err}, f.Close())
+	}
+	return f, nil
 }
 
 func usage(name string) (Usage, error) {

@@ -18,6 +18,8 @@ func nextData(_ *os.File, off int64) (int64, error) { return off, nil }
 
 func nextHole(*os.File, int64) (int64, bool) { return 0, false }
 
+func makeUnnamed(string, func(File) error) (File, error) { return nil, errors.ErrUnsupported }
+
 func usage(name string) (Usage, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(name, &st); err != nil {

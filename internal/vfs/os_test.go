@@ -52,6 +52,59 @@ func TestFileReadsWhatWasWritten(t *testing.T) {
 	require.ErrorIs(t, vfs.OS{}.SyncDir(name), fs.ErrNotExist)
 }
 
+func TestMake(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		make  func(string, func(vfs.File) error) (vfs.File, error)
+		named bool // from the first
+	}{{"unnamed", vfs.OS{}.Make, false}, {"named", vfs.MakeNamed, true}} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			name := filepath.Join(dir, "f")
+			errFill := errors.New("fill")
+			_, err := c.make(name, func(vfs.File) error { return errFill })
+			require.ErrorIs(t, err, errFill)
+			list, err := os.ReadDir(dir)
+			require.NoError(t, err)
+			require.Empty(t, list)
+
+			f, err := c.make(name, func(f vfs.File) error {
+				_, err := f.WriteAt([]byte("abc"), 2)
+				require.NoError(t, err)
+				require.Equal(t, name, f.Name())
+				_, err = os.Stat(name)
+				require.Equal(t, c.named, err == nil)
+				return f.Sync()
+			})
+			require.NoError(t, err)
+			require.Equal(t, name, f.Name())
+			_, err = f.WriteAt([]byte("d"), 5)
+			require.NoError(t, err)
+			require.NoError(t, f.Close())
+			content, err := os.ReadFile(name)
+			require.NoError(t, err)
+			require.Equal(t, "\x00\x00abcd", string(content))
+			info, err := os.Stat(name)
+			require.NoError(t, err)
+			created := filepath.Join(dir, "created")
+			f, err = vfs.OS{}.Create(created)
+			require.NoError(t, err)
+			require.NoError(t, f.Close())
+			other, err := os.Stat(created)
+			require.NoError(t, err)
+			require.Equal(t, other.Mode(), info.Mode())
+
+			_, err = c.make(name, func(f vfs.File) error { return f.Truncate(1) })
+			require.ErrorIs(t, err, fs.ErrExist)
+			content, err = os.ReadFile(name)
+			require.NoError(t, err)
+			require.Len(t, content, 6, "not touched")
+			_, err = c.make(filepath.Join(dir, "none", "f"), func(vfs.File) error { return nil })
+			require.ErrorIs(t, err, fs.ErrNotExist)
+		})
+	}
+}
+
 // More pieces than a system call takes.
 func TestPieces(t *testing.T) {
 	f, err := vfs.OS{}.Create(filepath.Join(t.TempDir(), "f"))

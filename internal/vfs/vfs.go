@@ -66,6 +66,10 @@ type FS interface {
 	OpenReadOnly(name string) (File, error)
 	// Create makes a new empty file, or empties the one that is there, for reading and writing.
 	Create(name string) (File, error)
+	// Make makes a new file that has its name only once fill has returned without an error: who looks into the folder, after
+	// a kill, too, finds it whole or not at all. It fails with fs.ErrExist when there is one. A file system that knows no
+	// files without names has it named first; fill may then be called a second time, for another file.
+	Make(name string, fill func(File) error) (File, error)
 	// ReadDir lists a folder, sorted by name.
 	ReadDir(name string) ([]fs.DirEntry, error)
 	Stat(name string) (fs.FileInfo, error)

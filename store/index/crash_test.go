@@ -50,6 +50,63 @@ func reference(t *testing.T, to int) *vfstest.Mem {
 	return disk
 }
 
+// requireJavaEnd checks where a Java broker that comes after a kill takes the index to end: it drops the files that have records
+// behind syncedTime, goes on with the one whose name sorts last, and puts again what is not below the end in its header.
+func requireJavaEnd(t *testing.T, disk *vfstest.Mem, syncedTime int64, msg ...any) {
+	t.Helper()
+	var indexed, end offset.Physical
+	for _, name := range disk.Files() {
+		b, err := disk.ReadFile(name)
+		require.NoError(t, err)
+		h := decodeHeader(append(b, make([]byte, headerSize)...)) // Java makes a shorter file longer
+		if h.endTime > syncedTime {
+			continue
+		}
+		end = h.endPhy
+		if !h.empty() {
+			indexed = end
+		}
+	}
+	require.Equal(t, indexed, end, msg...)
+}
+
+// A Java broker puts no message into the index again that is there already, wherever ours was killed.
+func TestKilledAnywhereAndJavaGoesOn(t *testing.T) {
+	for n, stopped := 1, true; stopped; n++ {
+		disk := vfstest.New()
+		x := open(t, disk, small())
+		stopped = false
+		hook := vfstest.FailNth(n, nil, errStopped)
+		disk.SetFault(func(op vfstest.Op) *vfstest.Fault {
+			fault := hook(op)
+			stopped = stopped || fault != nil
+			return fault
+		})
+		history(x)
+		requireJavaEnd(t, disk.CrashClone(vfstest.KeepAll, 0), x.SyncedTime(), "stopped at %d", n)
+	}
+}
+
+// TestMadeAndKilled: a Java broker that was killed between making a file and writing its header left one that says nothing of
+// the files before.
+func TestMadeAndKilled(t *testing.T) {
+	disk := reference(t, 60)
+	names := disk.Files()
+	require.Len(t, names, 2)
+	disk.WriteFile(names[1], make([]byte, layout{50, 200}.size()))
+	b, err := disk.ReadFile(names[0])
+	require.NoError(t, err)
+
+	opts := small()
+	opts.Unclean, opts.SameBoot, opts.SyncedTime = true, true, decodeHeader(b).endTime
+	x := open(t, disk, opts)
+	requireJavaEnd(t, disk.CrashClone(vfstest.KeepAll, 0), opts.SyncedTime)
+	redispatch(t, x, 60)
+	requireNumbered(t, x, 0, 60)
+	require.NoError(t, x.Close())
+	requireSameFiles(t, reference(t, 60), disk)
+}
+
 // stopAt runs the history on a disk that stops before its nth change and returns what a crash leaves of it.
 func stopAt(t *testing.T, n int, keep vfstest.Keep, seed uint64) (disk *vfstest.Mem, stopped bool) {
 	t.Helper()

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"time"
+
+	"github.com/ratchetmq/ratchet/internal/vfs"
 )
 
 // create makes the next file. The caller has put.
@@ -44,24 +46,25 @@ func (x *Index) createFile(now time.Time) (*file, error) {
 	stamp := now.Format("20060102150405") + fmt.Sprintf("%03d", now.Nanosecond()/int(time.Millisecond))
 	name := nextName(stamp, before)
 	path := filepath.Join(x.dir, name)
-	f, err := x.fs.Create(path)
+	// Java's broker takes the header of the file whose name sorts last for the truth: it must not find one half made.
+	f, err := x.fs.Make(path, func(f vfs.File) error {
+		if err := f.Truncate(x.size()); err != nil {
+			return err
+		}
+		if file := newFile(f, name, x.layout); h != file.disk {
+			if err := file.writeHeader(&h); err != nil {
+				return err
+			}
+		}
+		return f.Sync() // the length: a file that is cut short can't be told from one of another size
+	})
 	if err != nil {
 		return nil, err
 	}
-	file := newFile(f, name, x.layout)
-	err = f.Truncate(x.size())
-	if err == nil && h != file.disk {
-		err = file.writeHeader(&h)
-	}
-	if err == nil {
-		err = f.Sync() // the length: a file that is cut short can't be told from one of another size
-	}
-	if err == nil {
-		err = x.fs.SyncDir(x.dir)
-	}
-	if err != nil {
+	if err := x.fs.SyncDir(x.dir); err != nil {
 		return nil, errors.Join(err, f.Close(), x.fs.Remove(path)) // or every retry would leave a file
 	}
+	file := newFile(f, name, x.layout)
 	file.disk = h
 	return file, nil
 }

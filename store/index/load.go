@@ -40,9 +40,29 @@ func (x *Index) load() error {
 		}
 		x.lost = x.lost || cut
 	}
+	if err := x.settleLast(); err != nil {
+		return err
+	}
 	x.settleEnd()
 	// A file in which nothing is was made for records whose keys a crash has taken.
 	x.lost = x.end == 0 && (x.lost || x.opts.Unclean && len(x.files) > 0)
+	return nil
+}
+
+// settleLast gives a last file without entries the header that its maker, who died before that, was to give it. See startAfter.
+func (x *Index) settleLast() error {
+	n := len(x.files)
+	if n < 2 || !x.files[n-1].disk.empty() {
+		return nil
+	}
+	last, h := x.files[n-1], startAfter(&x.files[n-2].disk)
+	if last.disk == h {
+		return nil
+	}
+	if err := last.writeHeader(&h); err != nil {
+		return fmt.Errorf("write index file %s: %w", last.Name(), err)
+	}
+	last.disk = h
 	return nil
 }
 

@@ -41,6 +41,10 @@ type inode struct {
 	modTime time.Time
 }
 
+func newFile() *inode {
+	return &inode{dirty: map[int64]bool{}, held: map[int64]bool{}, modTime: time.Now()}
+}
+
 // New is an empty file system without a limit.
 func New() *Mem {
 	root := &inode{dir: true}
@@ -136,7 +140,7 @@ func (m *Mem) Create(name string) (vfs.File, error) {
 	node := m.names[path]
 	switch {
 	case node == nil:
-		node = &inode{dirty: map[int64]bool{}, held: map[int64]bool{}, modTime: time.Now()}
+		node = newFile()
 		m.names[path] = node
 	case node.dir:
 		return nil, pathError("create", name, syscall.EISDIR)
@@ -144,6 +148,39 @@ func (m *Mem) Create(name string) (vfs.File, error) {
 		m.resize(node, 0)
 	}
 	return &file{fs: m, node: node, name: name}, nil
+}
+
+// Make implements vfs.FS. OpCreate is where the file gets its name.
+func (m *Mem) Make(name string, fill func(vfs.File) error) (vfs.File, error) {
+	node := newFile()
+	f := &file{fs: m, node: node, name: name}
+	err := fill(f)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err == nil {
+		err = m.link(name, node)
+	}
+	if err != nil {
+		m.free(node)
+		return nil, err
+	}
+	return f, nil
+}
+
+// link gives a new file its name. The caller has mu.
+func (m *Mem) link(name string, node *inode) error {
+	if err := m.begin(OpCreate, name); err != nil {
+		return err
+	}
+	path := clean(name)
+	if parent := m.names[filepath.Dir(path)]; parent == nil || !parent.dir {
+		return pathError("make", name, fs.ErrNotExist)
+	}
+	if m.names[path] != nil {
+		return pathError("make", name, fs.ErrExist)
+	}
+	m.names[path] = node
+	return nil
 }
 
 // ReadDir implements vfs.FS.

@@ -127,6 +127,40 @@ func TestFaults(t *testing.T) {
 	require.Equal(t, 2, m.Count(OpWrite))
 }
 
+func TestMake(t *testing.T) {
+	m := New()
+	bad := errors.New("bad")
+	_, err := m.Make("/f", func(f vfs.File) error {
+		require.NoError(t, f.Preallocate(PageSize))
+		return bad
+	})
+	require.ErrorIs(t, err, bad)
+	require.Empty(t, m.Files())
+	require.Zero(t, m.Used())
+
+	f, err := m.Make("/f", func(f vfs.File) error {
+		write(t, f, 0, "abc")
+		require.NoError(t, f.Sync())
+		require.Empty(t, m.Files())
+		require.Empty(t, m.CrashClone(KeepAll, 0).Files(), "killed")
+		return nil
+	})
+	require.NoError(t, err)
+	write(t, f, 1, "x")
+	require.Equal(t, "axc", content(t, m, "/f"))
+	require.Empty(t, m.CrashClone(KeepNothing, 0).Files())
+	require.NoError(t, m.SyncDir("/"))
+	require.Equal(t, "abc", content(t, m.CrashClone(KeepNothing, 0), "/f"))
+
+	_, err = m.Make("/f", func(vfs.File) error { return nil })
+	require.ErrorIs(t, err, fs.ErrExist)
+	_, err = m.Make("/none/f", func(vfs.File) error { return nil })
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	m.SetFault(FailNth(1, nil, bad))
+	_, err = m.Make("/g", func(vfs.File) error { return nil })
+	require.ErrorIs(t, err, bad)
+}
+
 func TestLimit(t *testing.T) {
 	m := New()
 	m.SetLimit(3 * PageSize)
