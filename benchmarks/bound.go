@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"os"
@@ -177,10 +178,10 @@ func (b *bound) answer(frame []byte) error {
 // cannedMessages are 32 records of one queue.
 func cannedMessages(size int) []byte {
 	var all []byte
-	body := fill(size)
+	body, stamper := bytes.Clone(pattern[:size]), stamperOf(size)
 	properties := message.AppendProperty(nil, message.PropertyUniqueKey, keyMark+"0000000000000000")
 	for i := range 32 {
-		stamp(body, int64(i), 0)
+		stamper.stamp(body, int64(i), 0)
 		r := message.Record{Body: body, Topic: []byte("benchmark"), Properties: properties}
 		all = message.AppendRecord(all, &r)
 		binary.BigEndian.PutUint64(all[len(all)-r.EncodedSize()+message.PosQueueOffset:], uint64(i))

@@ -72,8 +72,10 @@ func sendOne(addr, topic string) error {
 	}
 	defer w.Close()
 	w.within(ioTimeout)
+	var press press
 	for {
-		if _, err := w.Write(sendTemplate(protocol.JSON, topic, 0, 128, 1, false).frame); err != nil {
+		press.add(sendTemplate(protocol.JSON, topic, 0, 128, 1, false), firstOpaque, 0, 0)
+		if _, err := w.Write(press.taken()); err != nil {
 			return err
 		}
 		a, err := w.next()

@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/ratchetmq/ratchet/message"
@@ -31,15 +32,46 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 var errCorrupt = errors.New("corrupt body")
 
-// stamp makes b the body of message n.
-func stamp(b []byte, n, at int64) {
+// A stamper makes a filled body that of a message. The checksum of the part that does not change is made once.
+type stamper struct {
+	rest uint32 // that checksum
+	// over is by how much a checksum of what comes before that part changes that of all: for each of its eight groups of four
+	// bits, what is to be combined by exclusive or.
+	over [8][16]uint32
+}
+
+// stampers are those of all sizes of bodies: *stamper by int.
+var stampers sync.Map
+
+// stamperOf is that of a filled body of a size.
+func stamperOf(size int) *stamper {
+	if s, ok := stampers.Load(size); ok {
+		return s.(*stamper)
+	}
+	filled := pattern[:size]
+	s := &stamper{rest: crc32.Checksum(filled[bodyHead:], castagnoli)}
+	for i := range s.over {
+		for bits := range uint32(16) {
+			s.over[i][bits] = crc32.Update(bits<<(4*i), castagnoli, filled[bodyHead:]) ^ s.rest
+		}
+	}
+	stampers.Store(size, s)
+	return s
+}
+
+// stamp makes b, which is filled, the body of message n.
+func (s *stamper) stamp(b []byte, n, at int64) {
 	binary.LittleEndian.PutUint64(b[bodyNumber:], uint64(n))
 	binary.LittleEndian.PutUint64(b[bodyTime:], uint64(at))
-	binary.LittleEndian.PutUint32(b[bodySum:], bodyChecksum(b))
+	before, sum := crc32.Checksum(b[:bodySum], castagnoli), s.rest
+	for i := range s.over {
+		sum ^= s.over[i][before>>(4*i)&15]
+	}
+	binary.LittleEndian.PutUint32(b[bodySum:], sum)
 }
 
 func bodyChecksum(b []byte) uint32 {
-	return crc32.Update(crc32.Update(0, castagnoli, b[:bodySum]), castagnoli, b[bodyHead:])
+	return crc32.Update(crc32.Checksum(b[:bodySum], castagnoli), castagnoli, b[bodyHead:])
 }
 
 // readBody is the reverse of stamp.
@@ -50,23 +82,25 @@ func readBody(b []byte) (n, at int64, err error) {
 	return int64(binary.LittleEndian.Uint64(b[bodyNumber:])), int64(binary.LittleEndian.Uint64(b[bodyTime:])), nil
 }
 
-// fill makes the part of a body that does not change: not all zeros, so that nothing on the way may take a short cut.
-func fill(size int) []byte {
-	b := make([]byte, size)
+// pattern is the part of a body that does not change: not all zeros, so that nothing on the way may take a short cut. One for
+// all, so that what is sent to many queues takes no more of the processors' caches.
+var pattern = func() (b [256 * kib]byte) {
 	for i := range b {
 		b[i] = byte(i*7 + i>>8)
 	}
 	return b
-}
+}()
 
 // A template is a send request, encoded once. What differs from message to message has a fixed width and is patched.
 type template struct {
 	codec  protocol.Codec
-	frame  []byte
-	opaque int   // where it stands
-	keys   []int // where the hex digits of the unique keys stand, one for each message
-	bodies []int // where the bodies start
-	size   int   // of a body
+	head   []byte // the frame, up to the first body
+	rest   []byte // what follows, which templates may share
+	opaque int    // where it stands
+	keys   []int  // where the hex digits of the unique keys stand, one for each message
+	bodies []int  // where the bodies start
+	size   int    // of a body
+	*stamper
 }
 
 const (
@@ -84,13 +118,14 @@ func stampedProperties() []byte {
 
 // sendTemplate is a send of count messages (more than one: as a batch) with bodies of size bytes.
 func sendTemplate(codec protocol.Codec, topic string, queue int32, size, count int, oneway bool) *template {
-	t := &template{codec: codec, size: size}
+	body := pattern[:size]
+	t := &template{codec: codec, size: size, stamper: stamperOf(size)}
 	properties := stampedProperties()
 	h := &protocol.SendMessageRequestV2{
 		ProducerGroup: "benchmark_producer", Topic: topic, DefaultTopic: "TBW102", DefaultTopicQueueNums: 8, QueueID: queue,
 		BornTimestamp: time.Now().UnixMilli(), Properties: properties,
 	}
-	code, body := protocol.SendMessageV2, fill(size)
+	code := protocol.SendMessageV2
 	if count > 1 {
 		code, h.Batch, h.Properties = protocol.SendBatchMessage, true, nil
 		var all []byte
@@ -99,38 +134,58 @@ func sendTemplate(codec protocol.Codec, topic string, queue int32, size, count i
 		}
 		body = all
 	}
-	t.frame = protocol.AppendRequest(nil, codec, code, firstOpaque, oneway, h, nil, body)
+	frame := protocol.AppendRequest(nil, codec, code, firstOpaque, oneway, h, nil, body)
+	start := len(frame) - len(body)
+	t.head, t.rest = bytes.Clone(frame[:start]), body
 	if codec == protocol.JSON {
-		t.opaque = bytes.Index(t.frame, []byte(strconv.Itoa(firstOpaque)))
+		t.opaque = bytes.Index(frame, []byte(strconv.Itoa(firstOpaque)))
 	} else {
 		t.opaque = 13
 	}
-	start := len(t.frame) - len(body)
-	if count == 1 {
-		t.bodies = []int{start}
-	}
 	for at := 0; ; {
-		i := bytes.Index(t.frame[at:], []byte(keyMark))
+		i := bytes.Index(frame[at:], []byte(keyMark))
 		if i < 0 {
 			break
 		}
 		at += i + len(keyMark)
 		t.keys = append(t.keys, at)
 	}
-	if count > 1 {
-		each := len(body) / count
-		for i := range count {
-			t.bodies = append(t.bodies, start+i*each+20) // behind size, magic, CRC, flag and length
+	each := len(body) / count
+	for i := range count {
+		at := start + i*each
+		if count > 1 {
+			at += 20 // behind size, magic, CRC, flag and length
 		}
+		t.bodies = append(t.bodies, at)
 	}
 	return t
 }
 
-// append adds the request whose first message is number n, due at the given time.
-func (t *template) append(dst []byte, opaque int32, n, at int64) []byte {
-	start := len(dst)
-	dst = append(dst, t.frame...)
-	f := dst[start:]
+// A press prints requests one behind the other. Where it has printed one of the same template before, that is patched: the
+// generator shares the processors with what it measures.
+type press struct {
+	out    []byte
+	prints []print // of what is in out, and of what stands behind it
+	n      int     // those of what is in out
+}
+
+type print struct {
+	template *template
+	end      int
+}
+
+// add prints the request whose first message is number n, due at the given time.
+func (p *press) add(t *template, opaque int32, n, at int64) {
+	start := len(p.out)
+	this := print{t, start + len(t.head) + len(t.rest)}
+	if p.n < len(p.prints) && p.prints[p.n] == this {
+		p.out = p.out[:this.end]
+	} else {
+		p.prints = append(p.prints[:p.n], this)
+		p.out = append(append(p.out, t.head...), t.rest...)
+	}
+	p.n++
+	f := p.out[start:]
 	if t.codec == protocol.JSON {
 		putDecimal(f[t.opaque:t.opaque+10], opaque)
 	} else {
@@ -139,9 +194,15 @@ func (t *template) append(dst []byte, opaque int32, n, at int64) []byte {
 	for i, key := range t.keys {
 		putHex(f[key:key+keyDigits], uint64(n+int64(i)))
 		body := t.bodies[i]
-		stamp(f[body:body+t.size], n+int64(i), at)
+		t.stamp(f[body:body+t.size], n+int64(i), at)
 	}
-	return dst
+}
+
+// taken is what was printed; the press begins anew.
+func (p *press) taken() []byte {
+	out := p.out
+	p.out, p.n = p.out[:0], 0
+	return out
 }
 
 func putDecimal(b []byte, n int32) {

@@ -37,7 +37,8 @@ const ringSize = 1 << 13
 
 // A sender is one connection of a sendLoad.
 type sender struct {
-	outbox
+	wire *wire
+	press
 	load    *sendLoad
 	request *template
 	oneway  *template
@@ -54,7 +55,7 @@ type sender struct {
 func (l *sendLoad) count() int { return max(l.batch, 1) }
 
 func newSender(l *sendLoad, w *wire, topic string, index int) *sender {
-	s := &sender{load: l, outbox: outbox{wire: w}, next: int64(index) * numberSpace}
+	s := &sender{load: l, wire: w, next: int64(index) * numberSpace}
 	queue := int32(index)
 	if l.queues > 0 {
 		queue %= int32(l.queues)
@@ -70,10 +71,19 @@ func newSender(l *sendLoad, w *wire, topic string, index int) *sender {
 func (s *sender) post(t *template, at, due int64) {
 	slot := s.opaques & (ringSize - 1)
 	s.at[slot], s.number[slot] = at, s.next
-	s.out = t.append(s.out, firstOpaque+s.opaques, s.next, due)
+	s.add(t, firstOpaque+s.opaques, s.next, due)
 	s.opaques++
 	s.next += int64(len(t.bodies))
 	s.ledger.sent += int64(len(t.bodies))
+}
+
+// write writes what was posted.
+func (s *sender) write() error {
+	if len(s.out) == 0 {
+		return nil
+	}
+	_, err := s.wire.Write(s.taken())
+	return err
 }
 
 // launch posts one round of the window: a request, behind its one-way ones.

@@ -145,8 +145,8 @@ func TestLedgerFindsWhatIsWrong(t *testing.T) {
 	other.take(6)
 	require.EqualValues(t, 2, compare([]*ledger{sent}, []*tally{all, other}, false).Duplicated, "two readers got the same")
 
-	body := fill(128)
-	stamp(body, 7, 9)
+	body := bytes.Clone(pattern[:128])
+	stamperOf(128).stamp(body, 7, 9)
 	n, at, err := readBody(body)
 	require.NoError(t, err)
 	require.Equal(t, []int64{7, 9}, []int64{n, at})
@@ -155,6 +155,32 @@ func TestLedgerFindsWhatIsWrong(t *testing.T) {
 		_, _, err := readBody(body)
 		require.ErrorIs(t, err, errCorrupt, i)
 		body[i] ^= 4
+	}
+}
+
+// TestPress: what is patched where a request was printed before is what a new press prints, and every body is right.
+func TestPress(t *testing.T) {
+	single := sendTemplate(protocol.JSON, "T", 0, 128, 1, false)
+	batch := sendTemplate(protocol.Binary, "T", 1, 1024, 5, false)
+	oneway := sendTemplate(protocol.Binary, "T", 2, 128, 1, true)
+	var again press
+	for turn, order := range [][]*template{
+		{single, single, batch}, {single, single, batch, oneway}, {single}, {batch, single, single}, {single, single, batch, oneway, batch},
+	} {
+		var first press
+		opaque, n := int32(firstOpaque+turn*17), int64(turn*1000)
+		for _, template := range order {
+			first.add(template, opaque, n, int64(turn))
+			again.add(template, opaque, n, int64(turn))
+			start := len(first.out) - len(template.head) - len(template.rest)
+			for i, at := range template.bodies {
+				number, due, err := readBody(first.out[start+at : start+at+template.size])
+				require.NoError(t, err)
+				require.Equal(t, []int64{n + int64(i), int64(turn)}, []int64{number, due})
+			}
+			opaque, n = opaque+1, n+int64(len(template.bodies))
+		}
+		require.Equal(t, first.taken(), again.taken())
 	}
 }
 
