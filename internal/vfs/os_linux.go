@@ -38,31 +38,28 @@ func nextHole(f *os.File, off int64) (int64, bool) {
 	return next, err == nil && next > off
 }
 
-// makeUnnamed is Make; errors.ErrUnsupported when the file has to be named first.
+// makeUnnamed is Make. It fails with errors.ErrUnsupported where a file has to be named first, or to be told why it can't be.
 func makeUnnamed(name string, fill func(File) error) (File, error) {
 	var fd int
 	err := again(func() (err error) {
 		fd, err = unix.Open(filepath.Dir(name), unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o644)
 		return err
 	})
-	switch {
-	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EISDIR), errors.Is(err, unix.EINVAL):
+	if err != nil {
 		return nil, errors.ErrUnsupported
-	case err != nil:
-		return nil, &fs.PathError{Op: "make", Path: name, Err: err}
 	}
 	f := osFile{os.NewFile(uintptr(fd), name)}
 	if err := fill(f); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	err = again(func() error {
+	err = again(func() error { // fails where there is no /proc, too
 		return unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), unix.AT_FDCWD, name, unix.AT_SYMLINK_FOLLOW)
 	})
 	switch {
-	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.EPERM), errors.Is(err, unix.EOPNOTSUPP): // /proc is not there
-		return nil, errors.Join(errors.ErrUnsupported, f.Close())
-	case err != nil:
+	case errors.Is(err, fs.ErrExist):
 		return nil, errors.Join(&fs.PathError{Op: "make", Path: name, Err: err}, f.Close())
+	case err != nil:
+		return nil, errors.Join(errors.ErrUnsupported, f.Close())
 	}
 	return f, nil
 }
