@@ -182,10 +182,25 @@ func pullRequest(dst []byte, codec protocol.Codec, opaque int32, group, topic st
 	return protocol.AppendRequest(dst, codec, protocol.PullMessage, opaque, false, h, nil, nil)
 }
 
+// An outbox gathers requests that go to a connection together.
+type outbox struct {
+	wire *wire
+	out  []byte
+}
+
+func (o *outbox) write() error {
+	if len(o.out) == 0 {
+		return nil
+	}
+	_, err := o.wire.Write(o.out)
+	o.out = o.out[:0]
+	return err
+}
+
 // writeAll writes what all of them have gathered.
-func writeAll[S interface{ write() error }](all []S) error {
-	for _, s := range all {
-		if err := s.write(); err != nil {
+func writeAll[O interface{ write() error }](all []O) error {
+	for _, o := range all {
+		if err := o.write(); err != nil {
 			return err
 		}
 	}

@@ -72,10 +72,9 @@ func sendOne(addr, topic string) error {
 	}
 	defer w.Close()
 	w.within(ioTimeout)
-	var press press
+	request := new(press).append(nil, sendTemplate(protocol.JSON, topic, 0, 128, 1, false), firstOpaque, 0, 0)
 	for {
-		press.add(sendTemplate(protocol.JSON, topic, 0, 128, 1, false), firstOpaque, 0, 0)
-		if _, err := w.Write(press.taken()); err != nil {
+		if _, err := w.Write(request); err != nil {
 			return err
 		}
 		a, err := w.next()

@@ -164,28 +164,31 @@ func sendTemplate(codec protocol.Codec, topic string, queue int32, size, count i
 // A press prints requests one behind the other. Where it has printed one of the same template before, that is patched: the
 // generator shares the processors with what it measures.
 type press struct {
-	out    []byte
-	prints []print // of what is in out, and of what stands behind it
-	n      int     // those of what is in out
+	prints []imprint // what stands in the slice, and behind its end
+	n      int       // those of what is in it
 }
 
-type print struct {
+type imprint struct {
 	template *template
 	end      int
 }
 
-// add prints the request whose first message is number n, due at the given time.
-func (p *press) add(t *template, opaque int32, n, at int64) {
-	start := len(p.out)
-	this := print{t, start + len(t.head) + len(t.rest)}
+// append adds the request whose first message is number n, due at the given time. dst is what it returned before, or that
+// emptied.
+func (p *press) append(dst []byte, t *template, opaque int32, n, at int64) []byte {
+	start := len(dst)
+	if start == 0 {
+		p.n = 0
+	}
+	this := imprint{t, start + len(t.head) + len(t.rest)}
 	if p.n < len(p.prints) && p.prints[p.n] == this {
-		p.out = p.out[:this.end]
+		dst = dst[:this.end]
 	} else {
 		p.prints = append(p.prints[:p.n], this)
-		p.out = append(append(p.out, t.head...), t.rest...)
+		dst = append(append(dst, t.head...), t.rest...)
 	}
 	p.n++
-	f := p.out[start:]
+	f := dst[start:]
 	if t.codec == protocol.JSON {
 		putDecimal(f[t.opaque:t.opaque+10], opaque)
 	} else {
@@ -196,13 +199,7 @@ func (p *press) add(t *template, opaque int32, n, at int64) {
 		body := t.bodies[i]
 		t.stamp(f[body:body+t.size], n+int64(i), at)
 	}
-}
-
-// taken is what was printed; the press begins anew.
-func (p *press) taken() []byte {
-	out := p.out
-	p.out, p.n = p.out[:0], 0
-	return out
+	return dst
 }
 
 func putDecimal(b []byte, n int32) {

@@ -124,8 +124,7 @@ func register(w *wire, body []byte) error {
 
 // A querier is one connection of a routeLoad.
 type querier struct {
-	wire    *wire
-	out     []byte
+	outbox
 	load    *routeLoad
 	bound   bool   // its answers are no routes
 	frame   []byte // a query, in which topic and opaque are patched
@@ -139,7 +138,7 @@ type querier struct {
 }
 
 func newQuerier(l *routeLoad, w *wire, index int) *querier {
-	q := &querier{load: l, wire: w, posted: index * l.topics / l.conns}
+	q := &querier{load: l, outbox: outbox{wire: w}, posted: index * l.topics / l.conns}
 	q.frame = protocol.AppendRequest(nil, protocol.JSON, protocol.GetRouteInfoByTopic, firstOpaque, false,
 		&protocol.GetRouteInfoRequest{Topic: routeTopic(0)}, nil, nil)
 	q.topic = bytes.Index(q.frame, []byte(routeTopic(0))) + len(routeTopic(0)) - topicDigits
@@ -155,16 +154,6 @@ func (q *querier) post(at int64) {
 	putDecimal(q.out[start+q.topic:start+q.topic+topicDigits], int32(topic))
 	putDecimal(q.out[start+q.opaque:start+q.opaque+10], firstOpaque+int32(q.posted))
 	q.posted++
-}
-
-// write writes what was posted.
-func (q *querier) write() error {
-	if len(q.out) == 0 {
-		return nil
-	}
-	_, err := q.wire.Write(q.out)
-	q.out = q.out[:0]
-	return err
 }
 
 // answered looks whether an answer is the route of the topic that was asked for.

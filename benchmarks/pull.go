@@ -172,11 +172,12 @@ func (l *heldPulls) run(addr, topic string, last time.Duration) (*outcome, error
 		templates[i] = sendTemplate(protocol.JSON, topic, int32(i), l.size, 1, false)
 	}
 	begin := time.Now()
+	var frame []byte
 	var press press
 	for n := range total {
 		time.Sleep(time.Until(begin.Add(time.Duration(n) * interval)))
-		press.add(templates[n*7%int64(l.queues)], firstOpaque+int32(n), n, now())
-		if _, err := sending[0].Write(press.taken()); err != nil {
+		frame = press.append(frame[:0], templates[n*7%int64(l.queues)], firstOpaque+int32(n), n, now())
+		if _, err := sending[0].Write(frame); err != nil {
 			return nil, err
 		}
 		a, err := sending[0].next()

@@ -37,8 +37,8 @@ const ringSize = 1 << 13
 
 // A sender is one connection of a sendLoad.
 type sender struct {
-	wire *wire
-	press
+	outbox
+	press   press
 	load    *sendLoad
 	request *template
 	oneway  *template
@@ -55,7 +55,7 @@ type sender struct {
 func (l *sendLoad) count() int { return max(l.batch, 1) }
 
 func newSender(l *sendLoad, w *wire, topic string, index int) *sender {
-	s := &sender{load: l, wire: w, next: int64(index) * numberSpace}
+	s := &sender{load: l, outbox: outbox{wire: w}, next: int64(index) * numberSpace}
 	queue := int32(index)
 	if l.queues > 0 {
 		queue %= int32(l.queues)
@@ -71,19 +71,10 @@ func newSender(l *sendLoad, w *wire, topic string, index int) *sender {
 func (s *sender) post(t *template, at, due int64) {
 	slot := s.opaques & (ringSize - 1)
 	s.at[slot], s.number[slot] = at, s.next
-	s.add(t, firstOpaque+s.opaques, s.next, due)
+	s.out = s.press.append(s.out, t, firstOpaque+s.opaques, s.next, due)
 	s.opaques++
 	s.next += int64(len(t.bodies))
 	s.ledger.sent += int64(len(t.bodies))
-}
-
-// write writes what was posted.
-func (s *sender) write() error {
-	if len(s.out) == 0 {
-		return nil
-	}
-	_, err := s.wire.Write(s.taken())
-	return err
 }
 
 // launch posts one round of the window: a request, behind its one-way ones.

@@ -164,23 +164,26 @@ func TestPress(t *testing.T) {
 	batch := sendTemplate(protocol.Binary, "T", 1, 1024, 5, false)
 	oneway := sendTemplate(protocol.Binary, "T", 2, 128, 1, true)
 	var again press
+	var patched []byte
 	for turn, order := range [][]*template{
 		{single, single, batch}, {single, single, batch, oneway}, {single}, {batch, single, single}, {single, single, batch, oneway, batch},
 	} {
 		var first press
+		var fresh []byte
+		patched = patched[:0]
 		opaque, n := int32(firstOpaque+turn*17), int64(turn*1000)
 		for _, template := range order {
-			first.add(template, opaque, n, int64(turn))
-			again.add(template, opaque, n, int64(turn))
-			start := len(first.out) - len(template.head) - len(template.rest)
+			fresh = first.append(fresh, template, opaque, n, int64(turn))
+			patched = again.append(patched, template, opaque, n, int64(turn))
+			start := len(fresh) - len(template.head) - len(template.rest)
 			for i, at := range template.bodies {
-				number, due, err := readBody(first.out[start+at : start+at+template.size])
+				number, due, err := readBody(fresh[start+at : start+at+template.size])
 				require.NoError(t, err)
 				require.Equal(t, []int64{n + int64(i), int64(turn)}, []int64{number, due})
 			}
 			opaque, n = opaque+1, n+int64(len(template.bodies))
 		}
-		require.Equal(t, first.taken(), again.taken())
+		require.Equal(t, fresh, patched)
 	}
 }
 

@@ -65,6 +65,7 @@ func (l *sweep) run(addr string, last time.Duration) (*outcome, error) {
 			mine = append(mine, wires[n])
 		}
 		group.Go(func() error {
+			var out []byte
 			var press press
 			for turn := 0; !stop.Load(); turn++ {
 				first := next.Add(int64(l.burst)) - int64(l.burst)
@@ -72,10 +73,12 @@ func (l *sweep) run(addr string, last time.Duration) (*outcome, error) {
 				if count <= 0 {
 					return nil
 				}
+				out = out[:0]
 				for n := range count {
-					press.add(templates[(first+n)%int64(len(templates))], firstOpaque+int32(n), first+n, now())
+					t := templates[(first+n)%int64(len(templates))]
+					out = press.append(out, t, firstOpaque+int32(n), first+n, now())
 				}
-				if err := exchange(mine[turn%len(mine)], press.taken(), count); err != nil {
+				if err := exchange(mine[turn%len(mine)], out, count); err != nil {
 					return err
 				}
 				sent.Add(count)

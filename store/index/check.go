@@ -39,7 +39,7 @@ func (f *file) repair(limit offset.Physical) (changed bool, err error) {
 	if !fixed && h == f.disk {
 		return false, nil
 	}
-	if err := f.writeHeader(&h); err != nil {
+	if err := h.write(f); err != nil {
 		return false, fmt.Errorf("repair index file %s: %w", f.Name(), err)
 	}
 	f.disk = h

@@ -73,16 +73,9 @@ func requireJavaEnd(t *testing.T, disk *vfstest.Mem, syncedTime int64, msg ...an
 // A Java broker puts no message into the index again that is there already, wherever ours was killed.
 func TestKilledAnywhereAndJavaGoesOn(t *testing.T) {
 	for n, stopped := 1, true; stopped; n++ {
-		disk := vfstest.New()
-		x := open(t, disk, small())
-		stopped = false
-		hook := vfstest.FailNth(n, nil, errStopped)
-		disk.SetFault(func(op vfstest.Op) *vfstest.Fault {
-			fault := hook(op)
-			stopped = stopped || fault != nil
-			return fault
-		})
-		history(x)
+		var x *Index
+		var disk *vfstest.Mem
+		x, disk, stopped = runTo(t, n)
 		requireJavaEnd(t, disk.CrashClone(vfstest.KeepAll, 0), x.SyncedTime(), "stopped at %d", n)
 	}
 }
@@ -107,11 +100,18 @@ func TestMadeAndKilled(t *testing.T) {
 	requireSameFiles(t, reference(t, 60), disk)
 }
 
-// stopAt runs the history on a disk that stops before its nth change and returns what a crash leaves of it.
+// stopAt is runTo, and returns what a crash leaves of the disk.
 func stopAt(t *testing.T, n int, keep vfstest.Keep, seed uint64) (disk *vfstest.Mem, stopped bool) {
 	t.Helper()
+	_, disk, stopped = runTo(t, n)
+	return disk.CrashClone(keep, seed), stopped
+}
+
+// runTo runs the history on a disk that stops before its nth change.
+func runTo(t *testing.T, n int) (x *Index, disk *vfstest.Mem, stopped bool) {
+	t.Helper()
 	disk = vfstest.New()
-	x := open(t, disk, small())
+	x = open(t, disk, small())
 	hook := vfstest.FailNth(n, nil, errStopped)
 	disk.SetFault(func(op vfstest.Op) *vfstest.Fault {
 		fault := hook(op)
@@ -124,7 +124,7 @@ func stopAt(t *testing.T, n int, keep vfstest.Keep, seed uint64) (disk *vfstest.
 		return fault
 	})
 	history(x)
-	return disk.CrashClone(keep, seed), stopped
+	return x, disk, stopped
 }
 
 // After a kill every write that was done is there, in their order: the same files come out as if nothing had been.

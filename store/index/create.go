@@ -51,8 +51,8 @@ func (x *Index) createFile(now time.Time) (*file, error) {
 		if err := f.Truncate(x.size()); err != nil {
 			return err
 		}
-		if file := newFile(f, name, x.layout); h != file.disk {
-			if err := file.writeHeader(&h); err != nil {
+		if h != (header{next: 1}) {
+			if err := h.write(f); err != nil {
 				return err
 			}
 		}

@@ -59,13 +59,6 @@ func (f *file) readHeader() error {
 	return nil
 }
 
-func (f *file) writeHeader(h *header) error {
-	var b [headerSize]byte
-	h.encode(b[:])
-	_, err := f.WriteAt(b[:], 0)
-	return err
-}
-
 func (f *file) readSlot(slot uint32) (uint32, error) {
 	var b [slotSize]byte
 	err := readFull(f, b[:], f.slotAt(slot))

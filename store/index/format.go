@@ -3,6 +3,7 @@ package index
 import (
 	"encoding/binary"
 	"fmt"
+	"io"
 	"math"
 
 	"github.com/ratchetmq/ratchet/internal/offset"
@@ -43,6 +44,14 @@ func decodeHeader(b []byte) header {
 		usedSlots: int32(be.Uint32(b[32:])),
 		next:      max(be.Uint32(b[36:]), 1),
 	}
+}
+
+// write puts the header into its file.
+func (h *header) write(to io.WriterAt) error {
+	var b [headerSize]byte
+	h.encode(b[:])
+	_, err := to.WriteAt(b[:], 0)
+	return err
 }
 
 func (h *header) empty() bool { return h.next <= 1 }

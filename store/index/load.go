@@ -59,7 +59,7 @@ func (x *Index) settleLast() error {
 	if last.disk == h {
 		return nil
 	}
-	if err := last.writeHeader(&h); err != nil {
+	if err := h.write(last); err != nil {
 		return fmt.Errorf("write index file %s: %w", last.Name(), err)
 	}
 	last.disk = h

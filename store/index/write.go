@@ -45,7 +45,7 @@ func (w *writer) write(f *file, base uint32, list []entry, h header) (newSlots i
 		return 0, fmt.Errorf("write slots: %w", err)
 	}
 	h.usedSlots = f.disk.usedSlots + newSlots
-	if err := f.writeHeader(&h); err != nil {
+	if err := h.write(f); err != nil {
 		return 0, fmt.Errorf("write header: %w", err)
 	}
 	return newSlots, nil

@@ -130,12 +130,9 @@ func (m *Mem) OpenReadOnly(name string) (vfs.File, error) {
 func (m *Mem) Create(name string) (vfs.File, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.begin(OpCreate, name); err != nil {
+	path, err := m.place(name)
+	if err != nil {
 		return nil, err
-	}
-	path := clean(name)
-	if parent := m.names[filepath.Dir(path)]; parent == nil || !parent.dir {
-		return nil, pathError("create", name, fs.ErrNotExist)
 	}
 	node := m.names[path]
 	switch {
@@ -167,14 +164,23 @@ func (m *Mem) Make(name string, fill func(vfs.File) error) (vfs.File, error) {
 	return f, nil
 }
 
+// place begins an OpCreate; there must be a folder for the name. The caller has mu.
+func (m *Mem) place(name string) (path string, err error) {
+	if err := m.begin(OpCreate, name); err != nil {
+		return "", err
+	}
+	path = clean(name)
+	if parent := m.names[filepath.Dir(path)]; parent == nil || !parent.dir {
+		return "", pathError("create", name, fs.ErrNotExist)
+	}
+	return path, nil
+}
+
 // link gives a new file its name. The caller has mu.
 func (m *Mem) link(name string, node *inode) error {
-	if err := m.begin(OpCreate, name); err != nil {
+	path, err := m.place(name)
+	if err != nil {
 		return err
-	}
-	path := clean(name)
-	if parent := m.names[filepath.Dir(path)]; parent == nil || !parent.dir {
-		return pathError("make", name, fs.ErrNotExist)
 	}
 	if m.names[path] != nil {
 		return pathError("make", name, fs.ErrExist)
