@@ -238,6 +238,7 @@ func (g *Group) lead(ctx context.Context, settled func()) error {
 		g.awaitSlaves(ctx)
 	}
 	g.opts.Replicas.Serve()
+	g.opts.Store.Hold(false)
 	g.stand(Standing{Master: true})
 	defer g.opts.Register(ctx)()
 	settled()

@@ -16,7 +16,6 @@ const (
 	drainTimeout  = 30 * time.Second // for the slave to have everything
 	handOverAsk   = 30 * time.Second // for it to become the master; it writes a dozen files, and its disk may be slow
 	drainLook     = 20 * time.Millisecond
-	drainStill    = 5 // looks in a row at which the log has not grown
 	takeOverLimit = 25 * time.Second
 
 	handsOverTo = "its role is being handed over to "
@@ -44,8 +43,10 @@ func (g *Group) Switch(ctx context.Context, slave string) error {
 	if undeliver != nil {
 		undeliver()
 	}
+	g.opts.Store.Hold(true) // a send that was let in before may still wait for the disk
 	end, err := g.drain(ctx, slave)
 	if err != nil {
+		g.opts.Store.Hold(false)
 		g.stand(Standing{Master: true})
 		return err
 	}
@@ -75,18 +76,14 @@ func (g *Group) Switch(ctx context.Context, slave string) error {
 	return err
 }
 
-// drain waits until nothing is appended here any more, and the slave has it all.
+// drain waits until the slave has all that is here, where nothing is appended any more.
 func (g *Group) drain(ctx context.Context, slave string) (end offset.Physical, err error) {
 	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
-	for still := 0; ; {
-		if now := g.opts.Store.Written(); now != end {
-			end, still = now, 0
-		} else if still++; still >= drainStill {
-			peer := g.peers.Ask(ctx, slave)
-			if peer.Err == nil && offset.Physical(peer.Status.End) == end {
-				return end, nil
-			}
+	end = g.opts.Store.Written()
+	for {
+		if peer := g.peers.Ask(ctx, slave); peer.Err == nil && peer.end() == end {
+			return end, nil
 		}
 		select {
 		case <-time.After(drainLook):

@@ -32,6 +32,7 @@ var codes = []struct {
 	{store.ErrProperties, protocol.MessageIllegal},
 	{store.ErrTopic, protocol.MessageIllegal},
 	{store.ErrFull, protocol.ServiceNotAvailable},
+	{store.ErrHeld, protocol.ServiceNotAvailable},
 	{store.ErrClosed, protocol.ServiceNotAvailable},
 	{store.ErrBroken, protocol.ServiceNotAvailable},
 	{store.ErrNotFound, protocol.SystemError},

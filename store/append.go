@@ -45,6 +45,7 @@ type Appended struct {
 type putState struct {
 	mu        sync.Mutex
 	closed    bool                      // guarded by mu
+	held      bool                      // guarded by mu; see Store.Hold
 	lastTime  int64                     // guarded by mu; ms; no record is older than one before it
 	buf       []byte                    // guarded by mu; the records of one append, without large bodies
 	pieces    [][]byte                  // guarded by mu; what is to be written: parts of buf and bodies in turn, or a slave's bytes
@@ -68,7 +69,7 @@ var errPanic = errors.New("panic in an append")
 // consecutive queue offsets. Each message is told its place. When it returns without an error the messages are written, not
 // flushed: see WhenFlushed.
 //
-// ErrTopic, ErrProperties and ErrTooLarge are the messages' fault; ErrFull passes; ErrClosed and ErrBroken do not.
+// ErrTopic, ErrProperties and ErrTooLarge are the messages' fault; ErrFull and ErrHeld pass; ErrClosed and ErrBroken do not.
 func (s *Store) Append(msgs ...Message) (Appended, error) {
 	for i := range msgs {
 		if err := s.check(&msgs[i]); err != nil {
@@ -133,6 +134,9 @@ func (s *Store) appendLocked(msgs []Message) (a Appended, wait offset.Physical, 
 	if err := s.appendable(); err != nil {
 		return a, 0, err
 	}
+	if p.held {
+		return a, 0, ErrHeld
+	}
 	end := s.log.written.load()
 	size := s.findQueues(msgs)
 	defer p.release()
@@ -159,6 +163,14 @@ func (s *Store) appendLocked(msgs []Message) (a Appended, wait offset.Physical, 
 	s.fresh.add(p.requests)
 	s.appended(seg, a.End, int64(len(msgs)))
 	return a, 0, nil
+}
+
+// Hold refuses what Append is asked for, or no more. When it returns none is under way, not even one that waited for the disk. What
+// comes from another broker's log is taken all the same.
+func (s *Store) Hold(on bool) {
+	s.put.mu.Lock()
+	s.put.held = on
+	s.put.mu.Unlock()
 }
 
 // appendable says why nothing can be appended. The put lock is held.

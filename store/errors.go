@@ -20,6 +20,8 @@ var (
 	ErrClosed = errors.New("store closed")
 	// ErrFull: the disk has no room for the next file of the log. It passes by itself when there is room again.
 	ErrFull = errors.New("disk full")
+	// ErrHeld: another broker may be the one that takes messages now, see Hold.
+	ErrHeld = errors.New("store takes no messages of its own")
 	// ErrBroken: a write or sync of the log has failed. It stays until the store is opened anew: what a failed sync
 	// has left on the disk is not known, and trying again would only hide that.
 	ErrBroken = errors.New("store broken")

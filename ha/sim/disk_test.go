@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/ratchetmq/ratchet/internal/vfs"
 	"github.com/ratchetmq/ratchet/internal/vfs/vfstest"
@@ -19,9 +20,10 @@ var errDead = errors.New("the process is dead")
 // midst of any operation.
 type disk struct {
 	*vfstest.Mem
-	dead atomic.Bool
-	left atomic.Int64 // operations until die is called; 0: not to be
-	die  atomic.Pointer[func()]
+	dead  atomic.Bool
+	left  atomic.Int64 // operations until die is called; 0: not to be
+	stall atomic.Int64 // ns, of each sync of the log
+	die   atomic.Pointer[func()]
 }
 
 // setDie lets the process die at its n-th operation from now, and with power its machine.
@@ -157,7 +159,13 @@ func (f *diskFile) WriteAt(b []byte, off int64) (int, error) {
 	return f.File.WriteAt(b, off)
 }
 
-func (f *diskFile) Sync() error { return f.disk.do(f.File.Sync) }
+func (f *diskFile) Sync() error {
+	if stall := f.disk.stall.Load(); stall > 0 && strings.HasPrefix(f.Name(), root+"/commitlog/") {
+		time.Sleep(time.Duration(stall))
+	}
+	return f.disk.do(f.File.Sync)
+}
+
 func (f *diskFile) Truncate(size int64) error {
 	return f.disk.do(func() error { return f.File.Truncate(size) })
 }
