@@ -33,6 +33,7 @@ type Replica struct {
 	Answered bool
 	Low, End offset.Physical
 	Epoch    int32           // of its log's end; 0: it does not know
+	Later    offset.Physical // where the first of its epochs began that is later than all of this broker's, if one is
 	Leads    bool            // it is an open master
 	Master   bool            // it is a master, open or not
 	Takes    bool            // it is a slave that is about to take the role over
@@ -47,7 +48,7 @@ type Action uint8
 // The actions.
 const (
 	Wait  Action = iota // ask again in a moment
-	Fetch               // what From has and this broker does not
+	Fetch               // what From has and this broker does not, if their logs have not parted
 	Cut                 // this log at From.Forked, then as before: From's is the later one
 	Open                // serve
 	Yield               // From has taken the role over: follow it
@@ -70,7 +71,7 @@ type Decision struct {
 // and keep free whatever may have been given out and could not be got.
 func Decide(own Survival, others []Replica, waited, limit time.Duration, forced bool) Decision {
 	silent, behind := 0, make([]string, 0, len(others))
-	best, suspects := -1, false
+	best, later, suspects := -1, -1, false
 	for i, r := range others {
 		suspects = suspects || r.Suspect
 		switch {
@@ -92,9 +93,16 @@ func Decide(own Survival, others []Replica, waited, limit time.Duration, forced 
 			}
 			return Decision{Action: Wait, Why: fmt.Sprintf(
 				"the log of %s parts from this one at %d, and neither is the later: an operator must say whose counts", r.Name, r.Forked)}
-		case r.End > own.End && (best < 0 || cmp.Compare(r.End, others[best].End) > 0):
-			best = i
+		case r.End > own.End:
+			if best < 0 || cmp.Or(cmp.Compare(r.Epoch, others[best].Epoch), cmp.Compare(r.End, others[best].End)) > 0 {
+				best = i
+			}
+		case r.Epoch > own.Epoch && r.Later < r.End: // it has not gone on from where this log ends
+			later = i
 		}
+	}
+	if later >= 0 && !forced {
+		return Decision{Action: Fetch, From: later, Why: fmt.Sprintf("%s has gone on in a later epoch, from %d", others[later].Name, others[later].Later)}
 	}
 	if best >= 0 && !forced {
 		if r := others[best]; r.Low > own.End && own.Low < own.End {

@@ -22,10 +22,14 @@ func TestDecide(t *testing.T) {
 	forked.Parted, forked.Forked, forked.Epoch = true, 40, 2
 	forkedAtZero := has(90)
 	forkedAtZero.Parted, forkedAtZero.Epoch = true, 2
+	later := has(45)
+	later.Epoch, later.Later = 2, 40
+	followed := has(45)
+	followed.Epoch, followed.Later = 2, 45
 	leading := has(50)
 	leading.Leads = true
 	master := has(50)
-	master.Master, master.Epoch = true, 2
+	master.Master, master.Epoch, master.Later = true, 2, 50
 	taking := has(50)
 	taking.Takes = true
 	newMaster := has(0)
@@ -62,6 +66,9 @@ func TestDecide(t *testing.T) {
 		{"parted, and nobody knows", Survival{End: 50, Epoch: 2}, []Replica{forked}, limit, false, Decision{Action: Wait}},
 		{"parted from the first byte on", Survival{End: 50, Epoch: 2}, []Replica{forkedAtZero}, limit, false, Decision{Action: Wait}},
 		{"parted, and an operator knows", Survival{End: 50, Epoch: 2}, []Replica{forked}, 0, true, Decision{Action: Open}},
+		{"the other has less, of a later epoch", Survival{End: 50, Epoch: 1}, []Replica{later}, 0, false, Decision{Action: Fetch, From: 0}},
+		{"the other has less, and has only heard of a later epoch", Survival{End: 50, Epoch: 1}, []Replica{followed}, 0, false, Decision{Action: Open}},
+		{"a later epoch goes before a longer log", Survival{End: 30, Epoch: 1}, []Replica{has(60), later}, 0, false, Decision{Action: Fetch, From: 1}},
 		{"in doubt, and the other has not taken the role over", Survival{End: 50, Suspect: true, Doubt: true}, []Replica{has(50)}, 0, false, Decision{Action: Open}},
 		{"in doubt, and the other is about to", Survival{End: 50, Suspect: true, Doubt: true}, []Replica{taking}, 0, false, Decision{Action: Wait}},
 		{"in doubt, and the other has", Survival{End: 50, Suspect: true, Doubt: true}, []Replica{master}, 0, false, Decision{Action: Yield}},
@@ -105,7 +112,7 @@ func TestDecideKeepsThePromises(t *testing.T) {
 						require.False(t, waited == limit && !a.Answered && !b.Answered, "nobody is to be waited for any more")
 					case Fetch:
 						require.True(t, others[d.From].Answered)
-						require.Greater(t, others[d.From].End, own.End)
+						require.True(t, others[d.From].End > own.End || others[d.From].Epoch > own.Epoch)
 					case Cut:
 						require.Greater(t, others[d.From].Epoch, own.Epoch)
 					case Yield:
@@ -116,6 +123,7 @@ func TestDecideKeepsThePromises(t *testing.T) {
 							require.False(t, r.Leads, "two masters")
 							if r.Answered && !r.Parted {
 								require.LessOrEqual(t, r.End, own.End, "P5: %+v", r)
+								require.False(t, r.Epoch > own.Epoch && r.End > 0, "the later life is given up: %+v", r)
 							}
 							if !r.Answered && own.Suspect {
 								require.Equal(t, limit, waited)

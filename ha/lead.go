@@ -104,7 +104,7 @@ func (l *Leader) Prepare(ctx context.Context) (exposed bool, err error) {
 		peers = l.opts.Peers.All(ctx)
 		own.Low, own.End, own.Epoch = l.opts.Store.Low(), l.opts.Store.Written(), l.opts.Memory.Epoch()
 		own.Damaged = len(l.opts.Store.Damaged()) > 0
-		others := replicas(peers, forks, alive)
+		others := replicas(peers, forks, alive, own.Epoch)
 		if wasEmpty && (anyHas(others) || own.Epoch == 0 && anyKnows(others)) && !l.opts.Memory.New() {
 			if err := l.opts.Memory.Begins(); err != nil {
 				return false, err
@@ -190,7 +190,7 @@ func (l *Leader) waits(d Decision, err error) {
 
 // replicas is what Decide is to know of the peers. A Java broker does not say whether it lost power. One that runs since
 // before alive, when this broker is known to have lived before its start, did not lose it together with this one.
-func replicas(peers []Peer, forks map[string]offset.Physical, alive int64) []Replica {
+func replicas(peers []Peer, forks map[string]offset.Physical, alive int64, epoch int32) []Replica {
 	list := make([]Replica, len(peers))
 	for i, p := range peers {
 		list[i] = Replica{Name: p.Addr, Answered: p.Err == nil}
@@ -198,7 +198,11 @@ func replicas(peers []Peer, forks map[string]offset.Physical, alive int64) []Rep
 			continue
 		}
 		list[i].Low, list[i].End = offset.Physical(p.Status.Low), p.end()
-		list[i].Epoch = lastEpoch(Epochs(p.Status.Epochs))
+		epochs := Epochs(p.Status.Epochs)
+		list[i].Epoch = lastEpoch(epochs)
+		if later := slices.IndexFunc(epochs, func(e Epoch) bool { return e.Number > epoch }); later >= 0 {
+			list[i].Later = epochs[later].Start
+		}
 		list[i].Leads, list[i].Suspect = p.leads(), p.Status.Suspect || p.Java && alive > 0 && p.Status.Since > alive
 		list[i].Master, list[i].Takes = p.Status.Role != slaveRole, p.Status.State == StateTaking
 		list[i].Forked, list[i].Parted = forks[p.Addr]

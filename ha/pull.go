@@ -65,7 +65,7 @@ const (
 func (p *puller) pull(ctx context.Context, addr string, low, until offset.Physical) error {
 	doubted := offset.Physical(-1) // where what came was no record
 	for window := offset.Physical(firstWindow); ; {
-		from, err := p.compareFrom(window, low)
+		from, err := p.compareFrom(window, low, until)
 		if err != nil {
 			return err
 		}
@@ -82,14 +82,17 @@ func (p *puller) pull(ctx context.Context, addr string, low, until offset.Physic
 	}
 }
 
-// compareFrom is where to begin: a window before this log's end, at a record.
-func (p *puller) compareFrom(window, low offset.Physical) (offset.Physical, error) {
+// compareFrom is where to begin: a window before the end of this log, or of what is wanted of the other if that is less, at a record.
+func (p *puller) compareFrom(window, low, until offset.Physical) (offset.Physical, error) {
 	end := p.store.Written()
 	begin := max(low, p.store.Low())
-	switch {
-	case p.store.Low() == end: // nothing here
+	if p.store.Low() == end { // nothing here
 		return max(low, end), nil
-	case begin >= end:
+	}
+	if until >= 0 {
+		end = min(end, until)
+	}
+	if begin >= end {
 		return 0, fmt.Errorf("%w: it begins at %d, this one ends at %d", ErrTooOld, low, end)
 	}
 	for {

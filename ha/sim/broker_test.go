@@ -60,6 +60,7 @@ type node struct {
 	disk      *vfstest.Mem      // guarded by mu
 	boot      int               // guarded by mu
 	wiped     bool              // guarded by mu; since then it was not level with another
+	other     bool              // guarded by mu; its configuration has the other role, see process.configured
 	p         *process          // guarded by mu; nil: none runs
 	flushed   offset.Physical   // guarded by mu; of the log, when the last process ended
 	committed map[progress]mark // guarded by mu; when the last process was killed
@@ -190,10 +191,12 @@ var baseSettings = sync.OnceValue(func() config.Broker {
 })
 
 func (p *process) configured() (config.Role, int64) {
-	if p.n.host == 1 {
+	p.n.mu.Lock()
+	defer p.n.mu.Unlock()
+	if (p.n.host == 1) != p.n.other {
 		return p.c.set.role, 0
 	}
-	return config.Slave, int64(p.n.host - 1)
+	return config.Slave, int64(max(p.n.host-1, 1))
 }
 
 func (p *process) build() (err error) {

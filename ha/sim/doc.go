@@ -25,7 +25,8 @@
 //	schedule_test.go  what happens in a seed
 //	acts_test.go      what acting seeds have more
 //	story_test.go     stories that are told between other things
-//	handover_test.go  what a slave says while it becomes the master
+//	handover_test.go  what a slave says while it becomes the master, and a send that waits meanwhile
+//	roles_test.go     roles that an operator gives by the configuration
 //	weak_test.go      protections, and how each is switched off
 //	sim_test.go       the seeds, those that ever failed, and the proof that the simulator bites
 package sim
