@@ -24,6 +24,7 @@ type Epoch struct {
 // record is what a broker remembers for replication.
 type record struct {
 	Boot    string   `json:"boot"`          // the kernel's boot id while it ran last
+	Synced  *bool    `json:"synced"`        // it told and showed then only what was on the disk; nil: a broker that did not note it
 	Suspect bool     `json:"suspect"`       // a power cut was noticed, and what it took was not yet made good
 	Exposed bool     `json:"exposed"`       // see Survival
 	Follows bool     `json:"follows"`       // it has followed a master since it was one, and may lack what that has given out
@@ -111,22 +112,27 @@ func (m *Memory) get() record {
 // SameBoot says whether a broker has been awake in that boot of the kernel, and none in another since.
 func (m *Memory) SameBoot(boot string) bool { return boot != "" && m.get().Boot == boot }
 
-// Awake is called once after a start. lost says that a power cut may have taken what was not flushed, as far as it can be
-// seen without this memory; it is asked only when the boot can't be compared.
+// Awake is called once after a start. synced says that from now on only what is on the disk is told and shown. lost says that a
+// power cut may have taken what was not flushed, as far as it can be seen without this memory; it is asked only when the boot
+// can't be compared.
 func (m *Memory) Awake(boot string, clean, synced bool, lost func() bool) (suspect bool, err error) {
 	now := m.get()
+	before := synced
+	if now.Synced != nil {
+		before = *now.Synced
+	}
 	switch {
-	case clean || synced:
+	case clean || before:
 	case now.Boot != "" && boot != "":
 		suspect = now.Boot != boot
 	default:
 		suspect = lost()
 	}
-	suspect = suspect || now.Suspect && !synced
-	if now.Boot == boot && now.Suspect == suspect {
+	suspect = suspect || now.Suspect
+	if now.Boot == boot && now.Suspect == suspect && now.Synced != nil && before == synced {
 		return suspect, nil
 	}
-	return suspect, m.change(func(r *record) { r.Boot, r.Suspect = boot, suspect })
+	return suspect, m.change(func(r *record) { r.Boot, r.Synced, r.Suspect = boot, &synced, suspect })
 }
 
 // Opened begins an epoch at the log's end; what may have been missing is made good. Epochs that ended before the log's

@@ -40,13 +40,28 @@ func TestAwake(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			fsys := vfstest.New()
 			if c.before != "" {
-				_, err := openMemory(t, fsys).Awake(c.before, true, false, no)
+				_, err := openMemory(t, fsys).Awake(c.before, true, c.synced, no)
 				require.NoError(t, err)
 			}
 			got, err := openMemory(t, fsys).Awake(c.boot, c.clean, c.synced, c.lost)
 			require.NoError(t, err)
 			require.Equal(t, c.want, got)
 		})
+	}
+}
+
+// TestAnotherFlushTypeSavesNothingThatIsGone: what counts is how the life that a power cut ended had flushed.
+func TestAnotherFlushTypeSavesNothingThatIsGone(t *testing.T) {
+	no := func() bool { return false }
+	for _, synced := range []bool{false, true} {
+		fsys := vfstest.New()
+		_, err := openMemory(t, fsys).Awake("a", true, synced, no)
+		require.NoError(t, err)
+		for _, now := range []bool{!synced, synced} { // the second after a kill, before anything was made good
+			suspect, err := openMemory(t, fsys).Awake("b", false, now, no)
+			require.NoError(t, err)
+			require.Equal(t, !synced, suspect)
+		}
 	}
 }
 
