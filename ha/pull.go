@@ -124,7 +124,10 @@ func (p *puller) session(ctx context.Context, addr string, from, until, doubted 
 	}
 	in := &intake{
 		puller: p, conn: conn, next: from, compare: p.store.Compare(from), known: p.store.Written(),
-		doubted: doubted, reported: from,
+		doubted: doubted, follows: until < 0,
+	}
+	if p.greeting == nil {
+		in.reported = from // a Java master takes the request for a report
 	}
 	in.frames, err = p.request(conn, from)
 	if err != nil {
@@ -211,6 +214,7 @@ type intake struct {
 	free     []store.Span               // what the other broker keeps free of its log
 	doubted  offset.Physical            // see session
 	deleted  map[string]offset.Physical // topics, as it has told, which are not adopted yet
+	follows  bool                       // what is reported counts there
 	reported offset.Physical
 }
 
@@ -219,10 +223,10 @@ func (in *intake) run(ctx context.Context, until offset.Physical) error {
 	have := make(chan offset.Physical, 1)
 	ended := make(chan error, 1)
 	var reading sync.WaitGroup
+	at, err := in.safe(), error(nil)
 	reading.Go(func() { ended <- in.read(have, until) })
 	tick := time.NewTicker(in.heartbeat)
 	defer tick.Stop()
-	at, err := in.reported, error(nil)
 	for err == nil && (until < 0 || at < until) {
 		select {
 		case at = <-have:
@@ -320,8 +324,11 @@ func (in *intake) take(b []byte) error {
 
 // safe is up to where the other log is known to be here.
 func (in *intake) safe() offset.Physical {
-	if in.stream != nil {
+	switch {
+	case in.stream != nil:
 		return in.stream.Safe()
+	case in.follows && in.next < in.known:
+		return in.compare.Agreed()
 	}
 	return in.next
 }

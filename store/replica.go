@@ -428,6 +428,7 @@ type Comparison struct {
 	unused offset.Physical // up to where the rest of a segment is not used, behind the head that says so
 	pass   []Span          // parts that do not matter either
 	filled []Span          // parts of this log that were gaps
+	agreed offset.Physical // see Agreed
 	sure   bool            // the other log, too, had a record that ends here, or behind it only what is none
 	theirs []byte          // what the other log has from the region's beginning on, as soon as it differs
 }
@@ -453,6 +454,10 @@ func (c *Comparison) Pass(gaps, damaged []Span) {
 
 // Next is the position of the bytes that are to be compared next.
 func (c *Comparison) Next() offset.Physical { return c.pos }
+
+// Agreed is up to where the logs are known to be the same, by whole records. It is 0 as long as none was compared: what stands before
+// the first may be another history's.
+func (c *Comparison) Agreed() offset.Physical { return c.agreed }
 
 // Write compares the bytes at Next, no more than the log has. differs is the position of the record with the first byte
 // that is not the same, -1 when there is none.
@@ -511,6 +516,9 @@ func (c *Comparison) nextRegion() error {
 		return fmt.Errorf("%w: nothing to compare with at %d", ErrNotFound, c.pos)
 	}
 	c.sure = c.sure || !c.any // the region before was the same
+	if !c.any || c.agreed > 0 {
+		c.agreed = c.pos
+	}
 	c.region.From, c.any, c.theirs = c.pos, true, c.theirs[:0]
 	if c.pos < c.unused {
 		c.region.To = c.unused
