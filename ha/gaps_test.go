@@ -4,7 +4,10 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -303,6 +306,62 @@ func prepares(t *testing.T, master, slave *store.Store) {
 	}).Prepare(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, *tables.unflushed)
+}
+
+// TestAMasterOpensWhenItsDiskHasRoomAgain: what could not be noted before it opens is tried again, and nothing is kept free twice.
+func TestAMasterOpensWhenItsDiskHasRoomAgain(t *testing.T) {
+	for _, path := range []string{"replication.json", "gaps.json", "commitlog"} {
+		t.Run(path, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fsys, full := vfstest.New(), atomic.Bool{}
+				fsys.SetFault(func(op vfstest.Op) *vfstest.Fault {
+					if full.Load() && op.Kind.Changes() && op.Kind != vfstest.OpSync && strings.Contains(op.Name, path) {
+						return &vfstest.Fault{Err: syscall.ENOSPC}
+					}
+					return nil
+				})
+				master, err := store.Open(store.Options{FS: fsys, Root: "/store", SegmentSize: 32 << 10})
+				require.NoError(t, err)
+				defer master.Close()
+				put(t, master, 100)
+				end, memory := master.Written(), openMemory(t, fsys)
+				var waits []string
+				l := NewLeader(LeaderOptions{
+					Store: master, Memory: memory, Metadata: noTables{master, new(offset.Physical)}, Suspect: true, Limit: time.Second,
+					BytesBound: 40 << 10, MessagesBound: 10, Logger: slog.New(slog.DiscardHandler), OnWait: func(why string) { waits = append(waits, why) },
+					Peers: NewPeers(PeerOptions{
+						Client: nobody{}, Name: "g", Fixed: []string{"silent:1"}, Memory: memory, Namesrv: func() []string { return nil },
+						Logger: slog.New(slog.DiscardHandler),
+					}),
+				})
+				running, stop := context.WithCancel(t.Context())
+				var run sync.WaitGroup
+				run.Go(func() { _ = master.Run(running) })
+				defer run.Wait()
+				defer stop()
+				full.Store(true)
+				opened := make(chan error, 1)
+				go func() {
+					_, err := l.Prepare(running)
+					opened <- err
+				}()
+				time.Sleep(time.Minute)
+				require.Empty(t, opened)
+				require.Contains(t, waits[len(waits)-1], "no space left")
+				full.Store(false)
+				require.NoError(t, <-opened)
+				require.Equal(t, []store.Span{{From: end, To: 64 << 10}}, master.Gaps().Log)
+				require.EqualValues(t, 11, master.Given("T", 0))
+			})
+		})
+	}
+}
+
+// nobody is a Caller to whom nobody answers.
+type nobody struct{}
+
+func (nobody) Call(context.Context, string, protocol.RequestCode, protocol.Header, []protocol.KV, []byte) (*remoting.Response, error) {
+	return nil, net.ErrClosed
 }
 
 // TestTheLogIsFlushedBeforeAMasterOpens: the progress of delayed messages is not taken over for what is not.

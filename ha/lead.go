@@ -56,7 +56,8 @@ type Leader struct {
 	waiting string // guarded by mu
 	forced  bool   // guarded by mu
 	poke    chan struct{}
-	sharing turn // of looking at a slave: gaps may be filled from it
+	sharing turn            // of looking at a slave: gaps may be filled from it
+	kept    offset.Physical // the log's end when everything was kept free that is lost, -1 before; of Prepare
 }
 
 // NewLeader makes a Leader.
@@ -67,7 +68,7 @@ func NewLeader(o LeaderOptions) *Leader {
 	if o.Silence <= 0 {
 		o.Silence = 20 * time.Second
 	}
-	return &Leader{opts: o, log: o.Logger.With("component", "ha"), waiting: "replicas are being asked", poke: make(chan struct{}, 1)}
+	return &Leader{opts: o, log: o.Logger.With("component", "ha"), waiting: "replicas are being asked", poke: make(chan struct{}, 1), kept: -1}
 }
 
 // Waiting says what keeps the master from opening.
@@ -107,7 +108,10 @@ func (l *Leader) Prepare(ctx context.Context) (exposed bool, err error) {
 		others := replicas(peers, forks, alive, own.Epoch)
 		if wasEmpty && (anyHas(others) || own.Epoch == 0 && anyKnows(others)) && !l.opts.Memory.New() {
 			if err := l.opts.Memory.Begins(); err != nil {
-				return false, err
+				if err := l.pause(ctx, Decision{Why: "its disk is a new one"}, err); err != nil {
+					return false, err
+				}
+				continue
 			}
 		}
 		if l.opts.Memory.New() { // what was on the old disk may have been more than the others have
@@ -126,7 +130,9 @@ func (l *Leader) Prepare(ctx context.Context) (exposed bool, err error) {
 				err = l.healAll(ctx, peers) // consumers that come first must not step over what can be had
 			}
 			if err == nil || forced || time.Since(began) >= l.opts.Limit {
-				return l.open(ctx, own, peers, d)
+				if exposed, err = l.open(ctx, own, peers, d); err == nil {
+					return exposed, nil
+				}
 			}
 		case Fetch:
 			err = l.fetch(ctx, &peers[d.From], forks)
@@ -144,14 +150,21 @@ func (l *Leader) Prepare(ctx context.Context) (exposed bool, err error) {
 		if err == nil {
 			continue
 		}
-		l.waits(d, err)
-		select {
-		case <-time.After(askPause):
-		case <-l.poke:
-		case <-ctx.Done():
-			return false, ctx.Err()
+		if err := l.pause(ctx, d, err); err != nil {
+			return false, err
 		}
 	}
+}
+
+// pause notes why the master is still closed, and waits until it is time to ask again.
+func (l *Leader) pause(ctx context.Context, d Decision, err error) error {
+	l.waits(d, err)
+	select {
+	case <-time.After(askPause):
+	case <-l.poke:
+	case <-ctx.Done():
+	}
+	return ctx.Err()
 }
 
 // Yielded is Prepare's error when another broker has taken the role over.
@@ -284,6 +297,9 @@ func (l *Leader) merge(ctx context.Context, peers []Peer) error {
 // open keeps free what may have been given out and could not be got, and begins an epoch.
 func (l *Leader) open(ctx context.Context, own Survival, peers []Peer, d Decision) (exposed bool, err error) {
 	exposed = !l.opts.Sync || len(peers) == 0
+	if own.End == l.kept && !slices.ContainsFunc(peers, func(p Peer) bool { return p.Err == nil && p.end() > own.End }) {
+		d.LogGap, d.QueueGap = false, false // that is done, and what came then has failed
+	}
 	lost := store.Lost{Queue: func(_ string, _ int32, next offset.Queue) offset.Queue {
 		if d.QueueGap {
 			next += offset.Queue(l.opts.MessagesBound)
@@ -323,6 +339,7 @@ func (l *Leader) open(ctx context.Context, own Survival, peers []Peer, d Decisio
 	if err != nil {
 		return exposed, err
 	}
+	l.kept = l.opts.Store.Written()
 	if len(added.Log)+len(added.Queues) > 0 {
 		l.log.Error("places are kept free for what was lost", "log", added.Log, "queues", len(added.Queues))
 	}

@@ -162,6 +162,13 @@ func (s *Store) leave(g Lost) (Gaps, error) {
 	next.Log = append(next.Log, added.Log...)
 	next.Queues = s.pruned(append(next.Queues, added.Queues...))
 	sortQueueSpans(next.Queues)
+	for _, g := range added.Log { // what is noted is to be done wholly
+		for pos := g.From; pos < g.To; pos += offset.Physical(s.log.size) {
+			if _, err := s.log.ensure(pos); err != nil {
+				return Gaps{}, err
+			}
+		}
+	}
 	if err := s.gaps.save(next); err != nil {
 		return Gaps{}, fmt.Errorf("gaps: %w", err)
 	}
