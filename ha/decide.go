@@ -16,6 +16,8 @@ type Survival struct {
 	Low offset.Physical
 	// Suspect: what was not flushed may be gone. A clean stop, the same boot of the kernel, and SYNC_FLUSH each rule it out.
 	Suspect bool
+	// Untold: the same with SYNC_FLUSH. No sender and no reader here knows of what is gone, but slaves got it before it was flushed.
+	Untold bool
 	// Exposed: readers may have seen messages that no slave has. With ASYNC_MASTER always.
 	Exposed bool
 	Epoch   int32 // of its log's end
@@ -110,7 +112,7 @@ func Decide(own Survival, others []Replica, waited, limit time.Duration, forced 
 		}
 		return Decision{Action: Fetch, From: best, Why: fmt.Sprintf("%s has the log up to %d", others[best].Name, others[best].End)}
 	}
-	missing := own.Suspect || own.End == 0 && len(others) > 0
+	missing := own.Suspect || own.Untold || own.End == 0 && len(others) > 0
 	if (missing || own.Damaged) && silent > 0 && waited < limit && !forced {
 		slices.Sort(behind)
 		return Decision{Action: Wait, Why: fmt.Sprintf("messages may be missing here, and %s did not answer", strings.Join(behind, ", "))}
@@ -119,7 +121,7 @@ func Decide(own Survival, others []Replica, waited, limit time.Duration, forced 
 	return Decision{
 		Action: Open, Why: openWhy(missing, silent, forced),
 		LogGap:   unknown,
-		QueueGap: unknown || own.Suspect && (own.Exposed || suspects),
+		QueueGap: unknown || own.Suspect && own.Exposed || (own.Suspect || own.Untold) && suspects,
 	}
 }
 

@@ -26,6 +26,8 @@ func TestDecide(t *testing.T) {
 	later.Epoch, later.Later = 2, 40
 	followed := has(45)
 	followed.Epoch, followed.Later = 2, 45
+	cutToo := has(50)
+	cutToo.Suspect = true
 	leading := has(50)
 	leading.Leads = true
 	master := has(50)
@@ -53,6 +55,10 @@ func TestDecide(t *testing.T) {
 		{"more beats silence", Survival{End: 50, Suspect: true}, []Replica{silentReplica, has(60)}, 0, false, Decision{Action: Fetch, From: 1}},
 		{"silence matters not when nothing is missing", Survival{End: 50}, []Replica{silentReplica}, 0, false, Decision{Action: Open}},
 		{"silence after a power cut", Survival{End: 50, Suspect: true}, []Replica{silentReplica, has(50)}, 0, false, Decision{Action: Wait}},
+		{"silence after a power cut with SYNC_FLUSH", Survival{End: 50, Untold: true}, []Replica{silentReplica}, 0, false, Decision{Action: Wait}},
+		{"silence for too long after a power cut with SYNC_FLUSH", Survival{End: 50, Untold: true}, []Replica{silentReplica}, limit, false, Decision{Action: Open, LogGap: true, QueueGap: true}},
+		{"after a power cut with SYNC_FLUSH nobody has more", Survival{End: 50, Untold: true, Exposed: true}, []Replica{has(50)}, 0, false, Decision{Action: Open}},
+		{"after a power cut with SYNC_FLUSH of both", Survival{End: 50, Untold: true}, []Replica{cutToo}, 0, false, Decision{Action: Open, QueueGap: true}},
 		{"silence for too long", Survival{End: 50, Suspect: true}, []Replica{silentReplica, has(50)}, limit, false, Decision{Action: Open, LogGap: true, QueueGap: true}},
 		{"silence where a part is damaged", Survival{End: 50, Damaged: true}, []Replica{silentReplica}, 0, false, Decision{Action: Wait}},
 		{"silence for too long where a part is damaged", Survival{End: 50, Damaged: true}, []Replica{silentReplica}, limit, false, Decision{Action: Open}},

@@ -96,7 +96,7 @@ const askPause = 500 * time.Millisecond
 // seen, or may see now, what no slave has. An error means that ctx is done, or that the store has failed.
 func (l *Leader) Prepare(ctx context.Context) (exposed bool, err error) {
 	began := time.Now()
-	own := Survival{Suspect: l.opts.Suspect, Doubt: l.opts.Doubt, Exposed: l.opts.Memory.Exposed() || !l.opts.Sync}
+	own := Survival{Suspect: l.opts.Suspect, Untold: l.opts.Memory.Untold(), Doubt: l.opts.Doubt, Exposed: l.opts.Memory.Exposed() || !l.opts.Sync}
 	alive := max(l.opts.Store.LastTime(), l.opts.Memory.OpenedAt())
 	wasEmpty := l.opts.Store.Written() == 0
 	forks := map[string]offset.Physical{}

@@ -26,6 +26,7 @@ type record struct {
 	Boot    string   `json:"boot"`          // the kernel's boot id while it ran last
 	Synced  *bool    `json:"synced"`        // it told and showed then only what was on the disk; nil: a broker that did not note it
 	Suspect bool     `json:"suspect"`       // a power cut was noticed, and what it took was not yet made good
+	Untold  bool     `json:"untold"`        // likewise; see Survival
 	Exposed bool     `json:"exposed"`       // see Survival
 	Follows bool     `json:"follows"`       // it has followed a master since it was one, and may lack what that has given out
 	New     bool     `json:"new,omitempty"` // see Survival; until it is an open master, or has another role
@@ -121,25 +122,27 @@ func (m *Memory) Awake(boot string, clean, synced bool, lost func() bool) (suspe
 	if now.Synced != nil {
 		before = *now.Synced
 	}
+	gone := false
 	switch {
-	case clean || before:
+	case clean:
 	case now.Boot != "" && boot != "":
-		suspect = now.Boot != boot
+		gone = now.Boot != boot
 	default:
-		suspect = lost()
+		gone = lost()
 	}
-	suspect = suspect || now.Suspect
-	if now.Boot == boot && now.Suspect == suspect && now.Synced != nil && before == synced {
+	suspect = now.Suspect || gone && !before
+	untold := now.Untold || gone && before
+	if now.Boot == boot && now.Suspect == suspect && now.Untold == untold && now.Synced != nil && before == synced {
 		return suspect, nil
 	}
-	return suspect, m.change(func(r *record) { r.Boot, r.Synced, r.Suspect = boot, &synced, suspect })
+	return suspect, m.change(func(r *record) { r.Boot, r.Synced, r.Suspect, r.Untold = boot, &synced, suspect, untold })
 }
 
 // Opened begins an epoch at the log's end; what may have been missing is made good. Epochs that ended before the log's
 // beginning are forgotten.
 func (m *Memory) Opened(low, end offset.Physical, exposed bool) error {
 	return m.change(func(r *record) {
-		r.Suspect, r.Exposed, r.Follows, r.New, r.Handing = false, exposed, false, false, nil
+		r.Suspect, r.Untold, r.Exposed, r.Follows, r.New, r.Handing = false, false, exposed, false, false, nil
 		r.Opened = time.Now().UnixMilli()
 		r.Epochs = append(r.Epochs, Epoch{lastEpoch(r.Epochs) + 1, end})
 		for len(r.Epochs) > 1 && (r.Epochs[1].Start <= low || r.Epochs[1].Start == r.Epochs[0].Start) {
@@ -170,10 +173,10 @@ func (m *Memory) Follow() error {
 // handedOver it may become the master.
 func (m *Memory) Level(handedOver bool) error {
 	now := m.get()
-	if !now.Suspect && !(handedOver && now.Follows) {
+	if !now.Suspect && !now.Untold && !(handedOver && now.Follows) {
 		return nil
 	}
-	return m.change(func(r *record) { r.Suspect, r.Follows = false, r.Follows && !handedOver })
+	return m.change(func(r *record) { r.Suspect, r.Untold, r.Follows = false, false, r.Follows && !handedOver })
 }
 
 // Follows says whether this broker has followed a master since it was one.
@@ -249,6 +252,9 @@ func (m *Memory) Peers() []string { return m.get().Peers }
 
 // Suspect says whether what was not flushed may be gone here.
 func (m *Memory) Suspect() bool { return m.get().Suspect }
+
+// Untold says whether a replica may have what is gone here, though nobody was told of it: see Survival.
+func (m *Memory) Untold() bool { return m.get().Untold }
 
 // Exposed says whether readers may have seen what no slave has.
 func (m *Memory) Exposed() bool { return m.get().Exposed }

@@ -58,9 +58,11 @@ func TestAnotherFlushTypeSavesNothingThatIsGone(t *testing.T) {
 		_, err := openMemory(t, fsys).Awake("a", true, synced, no)
 		require.NoError(t, err)
 		for _, now := range []bool{!synced, synced} { // the second after a kill, before anything was made good
-			suspect, err := openMemory(t, fsys).Awake("b", false, now, no)
+			m := openMemory(t, fsys)
+			suspect, err := m.Awake("b", false, now, no)
 			require.NoError(t, err)
 			require.Equal(t, !synced, suspect)
+			require.Equal(t, synced, m.Untold(), "slaves may have what was not flushed")
 		}
 	}
 }

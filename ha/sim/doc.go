@@ -26,6 +26,7 @@
 //	acts_test.go      what acting seeds have more
 //	story_test.go     stories that are told between other things
 //	handover_test.go  what a slave says while it becomes the master, and a send that waits meanwhile
+//	flush_test.go     what slaves have that their master had not flushed
 //	roles_test.go     roles that an operator gives by the configuration
 //	weak_test.go      protections, and how each is switched off
 //	sim_test.go       the seeds, those that ever failed, and the proof that the simulator bites
