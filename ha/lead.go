@@ -247,6 +247,9 @@ func (l *Leader) fetch(ctx context.Context, from *Peer, forks map[string]offset.
 	err := l.puller(from).pull(ctx, from.Status.HAAddr, offset.Physical(from.Status.Low), from.end())
 	var fork *Fork
 	if errors.As(err, &fork) {
+		if kept, err := l.keepTail(fork.At, from); kept || err != nil {
+			return err
+		}
 		forks[from.Addr] = fork.At
 		l.log.Error("the log of a replica parts from this one", "addr", from.Addr, "phy", int64(fork.At))
 		return nil
@@ -260,6 +263,27 @@ func (l *Leader) fetch(ctx context.Context, from *Peer, forks map[string]offset.
 		}
 	}
 	return flush(ctx, l.opts.Store, l.opts.Store.Written())
+}
+
+// keepTail keeps what this log has from a position on, where a broker with a later epoch keeps the place free for just that: it was
+// the master while this one was away. Behind the gap this log can follow the other.
+func (l *Leader) keepTail(at offset.Physical, other *Peer) (kept bool, err error) {
+	end := l.opts.Store.Written()
+	i := slices.IndexFunc(other.gaps(), func(gap store.Span) bool { return gap.Has(at) && end < gap.To })
+	if i < 0 || lastEpoch(Epochs(other.Status.Epochs)) <= l.opts.Memory.Epoch() {
+		return false, nil
+	}
+	// It has numbered on above as many as can be lost: more would have the numbers of what it has behind the gap.
+	if n, err := l.opts.Store.Messages(at, l.opts.MessagesBound); err != nil || n > l.opts.MessagesBound {
+		return false, err
+	}
+	gap, err := l.opts.Store.Leave(store.Lost{
+		Log: other.gaps()[i].To, Queue: func(_ string, _ int32, next offset.Queue) offset.Queue { return next },
+	})
+	if err == nil {
+		l.log.Info("the end of this log belongs into a gap of another", "addr", other.Addr, "phy", int64(at), "gap", gap.Log)
+	}
+	return err == nil, err
 }
 
 // puller reads the log of another broker, and does not count as its slave.

@@ -70,6 +70,15 @@ func (s *Store) FirstRecord(pos offset.Physical) (offset.Physical, error) {
 	return at, nil
 }
 
+// Messages is how many messages stand in the log from a position on, most+1 if there are more than most.
+func (s *Store) Messages(pos offset.Physical, most int64) (n int64, err error) {
+	_, _, err = s.log.search(pos, s.log.written.load(), func(*message.Record) bool {
+		n++
+		return n > most
+	})
+	return n, err
+}
+
 // appendRecords appends what another broker's log has at pos, which must be this log's end: whole records, which the caller
 // has examined, those of one segment; with blank, the segment's rest is then not used, with gap as one that is kept free. It
 // is written, not flushed. Errors are those of Append, and ErrOrder.

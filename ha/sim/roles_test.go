@@ -59,3 +59,44 @@ func TestTheLaterLifeWinsThoughItsLogIsTheShorter(t *testing.T) {
 		}
 	})
 }
+
+// TestATailThatBelongsIntoAGapIsKept: the broker that has it comes back as the master, where another one was that kept its place
+// free.
+func TestATailThatBelongsIntoAGapIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rnd := rand.New(rand.NewPCG(1, 1))
+		set := drawSettings(rnd, none)
+		set.role, set.flush, set.brokers, set.plain, set.fixed = config.AsyncMaster, store.AsyncFlush, 2, false, true
+		set.segment, set.bytesBound, set.limit = 4<<10, 12<<10, 2*time.Second
+		c := begin(1, rnd, set, false)
+		first, second := c.nodes[0], c.nodes[1]
+		send := func(count int) {
+			for range count {
+				c.sendTo(queueName{"T", 0}, 1, 300)
+				c.requests.Wait()
+			}
+		}
+		time.Sleep(20 * time.Second)
+		send(5)
+		time.Sleep(10 * time.Second)
+		c.kill(second, vfstest.KeepAll, false)
+		send(10)
+		c.kill(first, vfstest.KeepAll, false)
+		time.Sleep(20 * time.Second)
+		second.other = true
+		second.start()
+		time.Sleep(20 * time.Second)
+		send(3)
+		c.kill(second, vfstest.KeepAll, false)
+		time.Sleep(20 * time.Second)
+		second.other = false
+		first.start()
+		second.start()
+		time.Sleep(20 * time.Second)
+		c.calm()
+		c.end()
+		if len(c.ledger.broken) > 0 {
+			t.Errorf("%s\n%s", strings.Join(c.ledger.lines, "\n"), strings.Join(c.ledger.broken, "\n"))
+		}
+	})
+}
