@@ -154,8 +154,8 @@ func (j *journal) last() uint64 {
 
 var errJournalClosed = errors.New("journal of offsets is closed")
 
-// wait returns when the record with that ticket, and all before it, are written.
-func (j *journal) wait(ticket uint64) error {
+// wait returns when the record with a ticket, and all before it, are written. An error is that of one from first on.
+func (j *journal) wait(first, ticket uint64) error {
 	if j.written.Load() >= ticket && !j.failing.Load() {
 		return nil
 	}
@@ -164,7 +164,7 @@ func (j *journal) wait(ticket uint64) error {
 	if j.written.Load() < ticket {
 		j.flush()
 	}
-	if j.failure != nil && ticket >= j.failedFrom && ticket <= j.failedTo {
+	if j.failure != nil && ticket >= j.failedFrom && first <= j.failedTo {
 		return j.failure
 	}
 	return nil

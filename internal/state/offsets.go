@@ -177,11 +177,12 @@ func (o *Offsets) Commit(c Commit) (Committed, error) {
 		o.counts.ignored.Add(1)
 		return Committed{Ignored: true, Before: before}, nil
 	}
-	ticket := o.journal.last()
+	first, ticket := uint64(0), o.journal.last() // what it says may be anywhere before
 	if before != c.Offset {
 		p.offset = c.Offset
 		t.saw(c.Queue, c.Offset)
 		ticket = o.journal.put(record{op: opCommit, group: c.Group, topic: c.Topic, queue: c.Queue, offset: c.Offset})
+		first = ticket
 		o.dirty.Add(1)
 	}
 	s.mu.Unlock()
@@ -191,7 +192,7 @@ func (o *Offsets) Commit(c Commit) (Committed, error) {
 	if c.Offset < before {
 		o.counts.wentBack.Add(1)
 	}
-	return Committed{Stored: true, WentBack: c.Offset < before, Before: before}, o.journal.wait(ticket)
+	return Committed{Stored: true, WentBack: c.Offset < before, Before: before}, o.journal.wait(first, ticket)
 }
 
 func checkCommit(c *Commit) error {
@@ -331,7 +332,6 @@ func (p *position) position(group, topic string, queue int32) Position {
 // broker) can raise a position that was reset here only above where the group was before it; less may be the state before the
 // reset. A commit that never reached the other is thus never taken back. When the group has followed a reset anywhere, it has.
 func (o *Offsets) MergeMax(positions []Position) (raised int, err error) {
-	var ticket uint64
 	for _, in := range positions {
 		if in.Offset < 0 || in.Epoch < 0 || checkNames(in.Group, in.Topic, in.Queue) != nil {
 			continue
@@ -341,13 +341,13 @@ func (o *Offsets) MergeMax(positions []Position) (raised int, err error) {
 		t, p := o.place(s, in.Group, in.Topic, in.Queue)
 		if rec, ok := merge(p, in); ok {
 			o.replay(t, p, rec)
-			ticket = o.journal.put(rec)
+			o.journal.put(rec)
 			o.dirty.Add(1)
 			raised++
 		}
 		s.mu.Unlock()
 	}
-	return raised, o.journal.wait(ticket)
+	return raised, o.journal.wait(0, o.journal.last())
 }
 
 // merge decides what a replica's position changes here, as the record to apply.
@@ -375,16 +375,18 @@ func merge(p *position, in Position) (record, bool) {
 
 // RemoveGroup forgets all progress of a group, its retry topics' too, and all resets of it.
 func (o *Offsets) RemoveGroup(group string) error {
-	var ticket uint64
+	first, last := uint64(math.MaxUint64), uint64(0)
 	for _, topic := range o.index.of(group) {
-		ticket = o.removePair(topic, group)
+		last = o.removePair(topic, group)
+		first = min(first, last)
 	}
-	return o.journal.wait(ticket)
+	return o.journal.wait(first, last)
 }
 
 // Remove forgets the progress of a group in one topic.
 func (o *Offsets) Remove(group, topic string) error {
-	return o.journal.wait(o.removePair(topic, group))
+	ticket := o.removePair(topic, group)
+	return o.journal.wait(ticket, ticket)
 }
 
 func (o *Offsets) removePair(topic, group string) (ticket uint64) {

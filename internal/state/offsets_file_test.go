@@ -267,6 +267,35 @@ func TestAFullDiskAndItsEnd(t *testing.T) {
 	require.Equal(t, version, o.save.version.Counter, "all is as it was: the next save is not due yet")
 }
 
+// What is in memory alone is not answered as stored when it comes again, though what came in between has found room.
+func TestACommitThatFailedFailsAgainUntilItIsWritten(t *testing.T) {
+	fsys := vfstest.New()
+	o := openOffsets(t, fsys, nil)
+	commit(t, o, "g", "t", 0, 5)
+	full := func(op vfstest.Op) *vfstest.Fault {
+		if op.Kind == vfstest.OpWrite {
+			return &vfstest.Fault{Err: syscall.ENOSPC}
+		}
+		return nil
+	}
+	again := Commit{Group: "g", Topic: "t", Offset: 6, Known: -1}
+	fsys.SetFault(full)
+	_, err := o.Commit(again)
+	require.ErrorIs(t, err, syscall.ENOSPC)
+	fsys.SetFault(nil)
+	commit(t, o, "h", "t", 0, 1)
+	if _, err = o.Commit(again); err == nil {
+		requireOffset(t, openOffsets(t, killed(fsys), nil), "g", "t", 0, 6)
+	}
+	if _, err = o.MergeMax([]Position{{Group: "g", Topic: "t", Offset: 6}}); err == nil {
+		requireOffset(t, openOffsets(t, killed(fsys), nil), "g", "t", 0, 6)
+	}
+	require.NoError(t, o.Save())
+	_, err = o.Commit(again)
+	require.NoError(t, err)
+	requireOffset(t, openOffsets(t, killed(fsys), nil), "g", "t", 0, 6)
+}
+
 // The journal was begun, and then the file could not be replaced: commits go on in that journal.
 func TestAJournalIsDurableWithoutItsSnapshot(t *testing.T) {
 	fsys := vfstest.New()

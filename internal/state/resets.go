@@ -43,7 +43,9 @@ func (o *Offsets) Reset(group, topic string, queue int32, to offset.Queue) error
 }
 
 // durable returns when a record is on the disk: what an operator was told is done must not go with the last second.
-func (o *Offsets) durable(ticket uint64) error { return errors.Join(o.journal.wait(ticket), o.Tick()) }
+func (o *Offsets) durable(ticket uint64) error {
+	return errors.Join(o.journal.wait(ticket, ticket), o.Tick())
+}
 
 // PulledReset tells what a pull at from by the group must be answered: with ok, that its offset moved to the one
 // returned. A pull at the reset's own offset shows that the group has followed, and ends the reset; so does time, when
