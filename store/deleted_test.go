@@ -2,6 +2,8 @@ package store
 
 import (
 	"fmt"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -37,6 +39,62 @@ func TestDeletedTopicStaysDeleted(t *testing.T) {
 			require.Equal(t, offset.Queue(again), put(t, killed, text("T", 0, "next")).Queue)
 		})
 	}
+}
+
+// TestADeletionThatCanNotBeNotedIsNone: what is sent to the topic then goes on behind what it has, and is found after a kill, too.
+func TestADeletionThatCanNotBeNotedIsNone(t *testing.T) {
+	for _, file := range []string{deletionsFile, gapsFile} {
+		t.Run(file, func(t *testing.T) {
+			m := vfstest.New()
+			s := mustRun(t, small(m))
+			put(t, s, text("T", 0, "1"))
+			_, err := s.Leave(Lost{Queue: func(_ string, _ int32, next offset.Queue) offset.Queue { return next + 10 }})
+			require.NoError(t, err)
+			put(t, s, text("T", 0, "2"))
+			level(t, s)
+			gaps := s.Gaps()
+			m.SetFault(func(op vfstest.Op) *vfstest.Fault {
+				if op.Kind == vfstest.OpWrite && strings.Contains(op.Name, file) {
+					return &vfstest.Fault{Err: syscall.ENOSPC}
+				}
+				return nil
+			})
+			require.ErrorIs(t, s.DeleteTopic("T"), syscall.ENOSPC)
+			m.SetFault(nil)
+			require.EqualValues(t, 12, put(t, s, text("T", 0, "3")).Queue)
+			require.Equal(t, gaps, s.Gaps())
+			require.Empty(t, s.Deleted())
+			level(t, s)
+			for _, s := range []*Store{s, mustRun(t, small(kill(m)))} {
+				require.Equal(t, []string{"1", "2", "3"}, bodies(readQueue(t, s, "T", 0)))
+			}
+			require.NoError(t, s.DeleteTopic("T"))
+			require.EqualValues(t, 0, put(t, s, text("T", 0, "new")).Queue)
+			level(t, s)
+			require.Equal(t, []string{"new"}, bodies(readQueue(t, mustRun(t, small(kill(m))), "T", 0)))
+		})
+	}
+}
+
+// TestWhatADeletionReachedIsTriedAgain: a clamp that could not be noted is none.
+func TestWhatADeletionReachedIsTriedAgain(t *testing.T) {
+	m := vfstest.New()
+	s := mustOpen(t, small(m))
+	put(t, s, text("T", 0, "old"))
+	require.NoError(t, s.DeleteTopic("T"))
+	m.SetFault(func(op vfstest.Op) *vfstest.Fault {
+		if op.Kind == vfstest.OpWrite && strings.Contains(op.Name, deletionsFile) {
+			return &vfstest.Fault{Err: syscall.ENOSPC}
+		}
+		return nil
+	})
+	d := s.dispatcher.deleted
+	require.ErrorIs(t, d.clamp(10), syscall.ENOSPC)
+	m.SetFault(nil)
+	require.NoError(t, d.clamp(10))
+	noted, err := loadDeletions(m, d.path)
+	require.NoError(t, err)
+	require.Equal(t, map[string]offset.Physical{"T": 10}, noted.topics)
 }
 
 // TestTopicOfANewStoreIsDeleted: no queue has a file yet.

@@ -52,32 +52,36 @@ func (d *deletions) parse(data []byte) error {
 // add notes, durably, that the topic's messages below a position are gone. Notes about what lies below low are dropped:
 // the log does not have it any more.
 func (d *deletions) add(topic string, below, low offset.Physical) error {
-	maps.DeleteFunc(d.topics, func(_ string, below offset.Physical) bool { return below <= low })
-	d.topics[topic] = below
-	return d.save()
+	next := maps.Clone(d.topics)
+	maps.DeleteFunc(next, func(_ string, below offset.Physical) bool { return below <= low })
+	next[topic] = below
+	return d.save(next)
 }
 
 // clamp lets no deletion reach behind the log's end: what comes there is of a later life of its topic.
 func (d *deletions) clamp(end offset.Physical) error {
-	changed := false
-	for topic, below := range d.topics {
-		if below > end {
-			d.topics[topic], changed = end, true
-		}
+	next := maps.Clone(d.topics)
+	for topic, below := range next {
+		next[topic] = min(below, end)
 	}
-	if !changed {
+	if maps.Equal(next, d.topics) {
 		return nil
 	}
-	return d.save()
+	return d.save(next)
 }
 
-func (d *deletions) save() error {
-	d.changes.Add(1)
+// save replaces what is noted, durably, and then here.
+func (d *deletions) save(next map[string]offset.Physical) error {
 	var data []byte
-	for _, name := range slices.Sorted(maps.Keys(d.topics)) {
-		data = fmt.Appendf(data, "%d %s\n", d.topics[name], name)
+	for _, name := range slices.Sorted(maps.Keys(next)) {
+		data = fmt.Appendf(data, "%d %s\n", next[name], name)
 	}
-	return atomicfile.Write(d.fs, d.path, data)
+	if err := atomicfile.Write(d.fs, d.path, data); err != nil {
+		return err
+	}
+	d.topics = next
+	d.changes.Add(1)
+	return nil
 }
 
 // has says whether a message at a position belongs to the topic's life before it was deleted.

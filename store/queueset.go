@@ -98,6 +98,18 @@ func (s *queueSet) take(topic string) []*queue {
 	return list
 }
 
+// has says whether a topic has a queue.
+func (s *queueSet) has(topic string) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for key := range s.m {
+		if key.topic == topic {
+			return true
+		}
+	}
+	return false
+}
+
 func (s *queueSet) all() []*queue {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

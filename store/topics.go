@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"maps"
 	"path/filepath"
+	"slices"
 
 	"github.com/ratchetmq/ratchet/internal/offset"
 )
@@ -64,16 +65,13 @@ func (s *Store) deleteTopic(topic string, below offset.Physical) error {
 	d.mu.Lock() // no step is under way, none begins
 	defer d.mu.Unlock()
 	s.put.mu.Lock() // no append is numbered by the old queues
-	gone := s.queues.take(topic)
-	err := s.gaps.forget(topic)
-	if len(gone) > 0 || below >= 0 { // noted before anybody can see what comes later
-		if below < 0 {
-			below = s.log.written.load()
-		}
-		err = errors.Join(err, d.deleted.add(topic, below, s.log.low()))
+	err := s.noteDeletion(topic, below)
+	var gone []*queue
+	if err == nil { // else it is not deleted: what comes later would be lost among what a restart finds
+		gone = s.queues.take(topic)
 	}
 	s.put.mu.Unlock()
-	if len(gone) == 0 || err != nil {
+	if len(gone) == 0 {
 		return err
 	}
 	for _, q := range gone {
@@ -91,4 +89,23 @@ func (s *Store) deleteTopic(topic string, below offset.Physical) error {
 		return fmt.Errorf("delete topic %s: %w", topic, err)
 	}
 	return nil
+}
+
+// noteDeletion notes it before anybody can see what comes later. The put lock is held.
+func (s *Store) noteDeletion(topic string, below offset.Physical) error {
+	gaps := s.gaps.get()
+	if err := s.gaps.forget(topic); err != nil {
+		return err
+	}
+	if below < 0 && !s.queues.has(topic) {
+		return nil
+	}
+	if below < 0 {
+		below = s.log.written.load()
+	}
+	err := s.dispatcher.deleted.add(topic, below, s.log.low())
+	if err != nil && !slices.Equal(gaps.Queues, s.gaps.get().Queues) {
+		err = errors.Join(err, s.gaps.save(gaps))
+	}
+	return err
 }
