@@ -6,6 +6,8 @@ import (
 	"os"
 	"slices"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // A round is one measurement of one target.
@@ -225,6 +227,7 @@ func (r *run) once(w *workload, t *target, topic string, last time.Duration) (*r
 			return nil, err
 		}
 	}
+	unix.Sync() // what another target has written must not go to the disk while this one is measured
 	before, err := t.usage()
 	if err != nil {
 		return nil, err
