@@ -35,19 +35,31 @@ func Write(fsys vfs.FS, path string, data []byte) error {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	old, err := vfs.ReadFile(fsys, path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return fmt.Errorf("back up %s: %w", path, err)
-	default:
-		if err := replace(fsys, path+backupSuffix, old); err != nil {
-			return fmt.Errorf("back up %s: %w", path, err)
-		}
+	none := errors.Is(err, fs.ErrNotExist)
+	if err == nil {
+		err = replace(fsys, path+backupSuffix, old)
 	}
-	if err := publish(fsys, path); err != nil {
+	if err != nil && !none {
+		return fmt.Errorf("back up %s: %w", path, err)
+	}
+	if err := fsys.Rename(path+tempSuffix, path); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
+	if err := fsys.SyncDir(filepath.Dir(path)); err != nil {
+		return fmt.Errorf("write %s: %w", path, errors.Join(err, takeBack(fsys, path, old, none)))
+	}
 	return nil
+}
+
+// takeBack undoes a replacement that may not be durable: who is told of an error goes on with the old content.
+func takeBack(fsys vfs.FS, path string, old []byte, none bool) error {
+	if none {
+		return fsys.Remove(path)
+	}
+	if err := writeTemp(fsys, path+tempSuffix, old); err != nil {
+		return err
+	}
+	return fsys.Rename(path+tempSuffix, path)
 }
 
 // Read returns the content of the file for which valid returns nil, or else that of its backup. A backup that was
@@ -98,7 +110,10 @@ func replace(fsys vfs.FS, path string, data []byte) error {
 	if err := writeTemp(fsys, path+tempSuffix, data); err != nil {
 		return err
 	}
-	return publish(fsys, path)
+	if err := fsys.Rename(path+tempSuffix, path); err != nil {
+		return err
+	}
+	return fsys.SyncDir(filepath.Dir(path))
 }
 
 func writeTemp(fsys vfs.FS, temp string, data []byte) error {
@@ -119,12 +134,4 @@ func writeTemp(fsys vfs.FS, temp string, data []byte) error {
 		return errors.Join(err, f.Close())
 	}
 	return f.Close()
-}
-
-// publish gives <path>.tmp its name, for good.
-func publish(fsys vfs.FS, path string) error {
-	if err := fsys.Rename(path+tempSuffix, path); err != nil {
-		return err
-	}
-	return fsys.SyncDir(filepath.Dir(path))
 }

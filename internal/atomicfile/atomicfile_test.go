@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ratchetmq/ratchet/internal/vfs"
+	"github.com/ratchetmq/ratchet/internal/vfs/vfstest"
 )
 
 // braced is the check that these tests use: a content is valid when it looks like an object.
@@ -161,6 +162,41 @@ func (f failingFile) Sync() error {
 		return err
 	}
 	return f.File.Sync()
+}
+
+// TestAfterAnErrorTheFileHasItsOldContent, whichever step fails: the process goes on with what it had, and must find that again.
+func TestAfterAnErrorTheFileHasItsOldContent(t *testing.T) {
+	for _, old := range []string{"{old}", ""} {
+		for n := 1; ; n++ {
+			fsys := vfstest.New()
+			if old != "" {
+				require.NoError(t, Write(fsys, "/topics.json", []byte(old)))
+			}
+			left := n
+			fsys.SetFault(func(op vfstest.Op) *vfstest.Fault {
+				if op.Kind.Changes() {
+					left--
+				}
+				if left == 0 && op.Kind.Changes() {
+					return &vfstest.Fault{Err: errInjected}
+				}
+				return nil
+			})
+			err := Write(fsys, "/topics.json", []byte("{new}"))
+			if err == nil {
+				require.Positive(t, left)
+				break
+			}
+			require.ErrorIs(t, err, errInjected)
+			got, err := Read(fsys, "/topics.json", braced)
+			if old == "" {
+				require.ErrorIs(t, err, fs.ErrNotExist, "step %d", n)
+				continue
+			}
+			require.NoError(t, err)
+			require.Equal(t, old, string(got), "step %d", n)
+		}
+	}
 }
 
 // Every step of Write in turn is the last one that happens, with a sound and with a damaged file to start from.
