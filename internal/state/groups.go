@@ -65,7 +65,7 @@ func OpenGroups(o GroupOptions) (*Groups, error) {
 		file.ForbiddenTable = map[string]map[string]int32{}
 	}
 	g.forbidden.Store(&file.ForbiddenTable)
-	g.now.Store(v)
+	g.loaded(v)
 	_, err = g.change(func(e *edit[protocol.SubscriptionGroupConfig]) {
 		for _, name := range ownGroups {
 			if _, ok := e.entries[name]; !ok {

@@ -82,7 +82,8 @@ type table[V any] struct {
 	saveMu sync.Mutex // one writer of the file at a time; held during its I/O, guards nothing that a reader needs
 	saved  uint64     // guarded by saveMu: serial of what is in the file
 
-	tried atomic.Pointer[view[V]] // the last that was written to the file, or could not be
+	kept  atomic.Pointer[view[V]] // what is in the file, see inFile
+	tried atomic.Pointer[view[V]] // the last that was written there, or could not be
 
 	follows func() bool // see Follow; nil: never
 }
@@ -90,6 +91,12 @@ type table[V any] struct {
 // Follow tells the table when this broker follows another one. What clients make here then does not make the table newer
 // than that of the other, which counts. Call it before the table is in use.
 func (t *table[V]) Follow(follows func() bool) { t.follows = follows }
+
+// loaded begins with what the file has.
+func (t *table[V]) loaded(v *view[V]) {
+	t.now.Store(v)
+	t.kept.Store(v)
+}
 
 // Get returns an entry. It is shared and must not be changed. It takes no lock.
 func (t *table[V]) Get(name string) (*V, bool) {
@@ -125,6 +132,14 @@ func (t *table[V]) written(name string) (*V, bool) {
 		_ = t.write() // whoever made the entry is about to try again, and logs it
 	}
 	return v, ok
+}
+
+// inFile is Get for who lets others rely on the entry, come what may: it is there only once the file has it.
+func (t *table[V]) inFile(name string) (*V, bool) {
+	if t.kept.Load().entries[name] == nil {
+		return nil, false
+	}
+	return t.Get(name)
 }
 
 func (t *table[V]) hasTried(name string) bool {
@@ -229,6 +244,7 @@ func (t *table[V]) write() error {
 	if err := atomicfile.Write(t.files.FS, t.path, data); err != nil {
 		return err
 	}
+	t.kept.Store(v)
 	t.saved = v.serial
 	return nil
 }

@@ -76,7 +76,7 @@ func OpenTopics(o TopicOptions) (*Topics, error) {
 		c.TopicName = name
 		v.entries[name] = normal(c)
 	}
-	t.now.Store(v)
+	t.loaded(v)
 	if _, err := t.change(t.addSystemTopics); err != nil {
 		return nil, fmt.Errorf("save topics: %w", err)
 	}

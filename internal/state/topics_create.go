@@ -11,11 +11,13 @@ import (
 // send asks for, but no more than the pattern has.
 //
 // When it returns the topic is in the file, whoever created it: a message in a topic that a power cut takes away can't be
-// read. Errors: protocol.ErrTopicName, ErrNoTopic. That the file could not be written is logged and no error: the message
-// will meet the same disk.
+// read. Errors: protocol.ErrTopicName, ErrNoTopic, and those of the disk: the message might find room where the file does not.
 func (t *Topics) CreateOnSend(topic, pattern string, queues int32, unit bool) (*protocol.TopicConfig, error) {
-	if c, ok := t.written(topic); ok {
+	if c, ok := t.inFile(topic); ok {
 		return c, nil
+	}
+	if c, ok := t.Get(topic); ok {
+		return t.create(c)
 	}
 	if err := protocol.ValidateTopic(topic); err != nil {
 		return nil, err
@@ -43,7 +45,7 @@ func (t *Topics) CreateOnSend(topic, pattern string, queues int32, unit bool) (*
 	if unit {
 		c.TopicSysFlag = protocol.TopicUnit
 	}
-	return t.create(c), nil
+	return t.create(c)
 }
 
 // withdrawDefault takes TBW102 away, after auto-create was switched off at run time.
@@ -79,7 +81,8 @@ func (t *Topics) createFor(group, topic string, queues int32, unit bool) (*proto
 	if unit {
 		c.TopicSysFlag = protocol.TopicUnitSub
 	}
-	return t.create(c), nil
+	c, _ = t.create(c) // logged; its messages are those of a group, which comes again
+	return c, nil
 }
 
 // CreateSystem returns one of the broker's own topics, which is made when it is first needed.
@@ -87,11 +90,12 @@ func (t *Topics) CreateSystem(topic string, queues int32) *protocol.TopicConfig 
 	if c, ok := t.written(topic); ok {
 		return c
 	}
-	return t.create(newTopic(topic, queues, permRW))
+	c, _ := t.create(newTopic(topic, queues, permRW)) // logged
+	return c
 }
 
-// create puts the topic in, unless another goroutine was faster, and returns what is there.
-func (t *Topics) create(c *protocol.TopicConfig) *protocol.TopicConfig {
+// create puts the topic in, unless another goroutine was faster, and returns what is there. An error says that it is not in the file.
+func (t *Topics) create(c *protocol.TopicConfig) (*protocol.TopicConfig, error) {
 	created := false
 	v, err := t.changeForClient(func(e *edit[protocol.TopicConfig]) {
 		if _, ok := e.entries[c.TopicName]; !ok {
@@ -105,10 +109,8 @@ func (t *Topics) create(c *protocol.TopicConfig) *protocol.TopicConfig {
 	if created {
 		t.files.Logger.Info("topic created", "topic", c.TopicName)
 		t.tell(TopicChange{Put: []*protocol.TopicConfig{c}, Version: v.version})
-		return c
+	} else if there, ok := v.entries[c.TopicName]; ok {
+		c = there
 	}
-	if there, ok := v.entries[c.TopicName]; ok {
-		return there
-	}
-	return c
+	return c, err
 }

@@ -131,6 +131,33 @@ func TestNobodySendsToATopicThatIsNotOnTheDiskYet(t *testing.T) {
 	require.False(t, early, "the second send went on before the topic was on the disk")
 }
 
+// TestNobodySendsToATopicThatCanNotBeNoted: the log's file has its room already, so that the message would be stored and answered,
+// and its topic unknown after the next start.
+func TestNobodySendsToATopicThatCanNotBeNoted(t *testing.T) {
+	fsys := vfstest.New()
+	_, err := openTopics(t, topicOptions(fsys)).CreateOnSend("old", "TBW102", 4, false)
+	require.NoError(t, err)
+	topics := openTopics(t, topicOptions(fsys))
+	for range 2 {
+		fsys.SetFault(vfstest.FailNth(1, nil, syscall.ENOSPC))
+		_, err = topics.CreateOnSend("T", "TBW102", 4, false)
+		fsys.SetFault(nil)
+		if err == nil { // the message is stored
+			_, ok := openTopics(t, topicOptions(killed(fsys))).Get("T")
+			require.True(t, ok)
+		}
+		require.ErrorIs(t, err, syscall.ENOSPC)
+		fsys.SetFault(vfstest.FailNth(1, nil, syscall.ENOSPC))
+		_, err = topics.CreateOnSend("old", "TBW102", 4, false)
+		fsys.SetFault(nil)
+		require.NoError(t, err, "others go on")
+	}
+	_, err = topics.CreateOnSend("T", "TBW102", 4, false)
+	require.NoError(t, err)
+	_, ok := openTopics(t, topicOptions(killed(fsys))).Get("T")
+	require.True(t, ok)
+}
+
 func TestCreateOnSend(t *testing.T) {
 	fsys := vfstest.New()
 	topics := openTopics(t, topicOptions(fsys))
@@ -375,7 +402,7 @@ func TestTopicsOnAFullDisk(t *testing.T) {
 	_, err = topics.Put(protocol.TopicConfig{TopicName: "A", Perm: 6})
 	require.ErrorIs(t, err, syscall.ENOSPC, "nor does asking again hide that it is not durable")
 	_, err = topics.CreateOnSend("B", "TBW102", 4, false)
-	require.NoError(t, err)
+	require.ErrorIs(t, err, syscall.ENOSPC)
 	fsys.SetFault(nil)
 	changed, err := topics.Put(protocol.TopicConfig{TopicName: "A", Perm: 6})
 	require.NoError(t, err)
@@ -397,7 +424,7 @@ func TestACleanStopLeavesTheBackupAsFullAsTheFile(t *testing.T) {
 	require.NoError(t, err)
 	fsys.SetFault(vfstest.FailNth(1, nil, syscall.ENOSPC))
 	_, err = topics.CreateOnSend("U", "TBW102", 4, false) // not in the file yet
-	require.NoError(t, err)
+	require.ErrorIs(t, err, syscall.ENOSPC)
 	fsys.SetFault(nil)
 	require.NoError(t, topics.Close())
 	require.NoError(t, groups.Close())
