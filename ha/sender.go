@@ -296,6 +296,8 @@ func (f *feed) send(kind byte, at offset.Physical, n int) error {
 	return err
 }
 
+var errCut = errors.New("the log was cut: what comes now may not follow on what was sent")
+
 // tablesEvery is how often it is looked whether tables have changed.
 const tablesEvery = 100 * time.Millisecond
 
@@ -305,10 +307,11 @@ const sendRest = 10 * time.Millisecond
 
 // run sends the log from where the reader wants it, for ever.
 func (f *feed) run(ctx context.Context) error {
+	log := f.opts.Store
+	cuts := log.Cuts()
 	if err := f.settle(ctx); err != nil {
 		return err
 	}
-	log := f.opts.Store
 	pos := f.who.From
 	if pos == 0 && !f.who.Own {
 		pos = f.first()
@@ -334,6 +337,9 @@ func (f *feed) run(ctx context.Context) error {
 			if n, err = log.ReadLog(pos, f.buf[ownHead:]); err != nil {
 				return err
 			}
+		}
+		if log.Cuts() != cuts {
+			return errCut
 		}
 		if now := changes(); now != lacks && f.who.Own { // before what has come later
 			lacks = now

@@ -75,6 +75,50 @@ func TestAnAsyncMasterSendsTogether(t *testing.T) {
 	}
 }
 
+// TestAReaderIsLeftWhenTheLogIsCut: what comes then does not follow on what it has.
+func TestAReaderIsLeftWhenTheLogIsCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := openStore(t)
+		put(t, log, 100)
+		at := log.Written()
+		put(t, log, 500)
+		sender := NewSender(SenderOptions{
+			Store: log, Replicas: playSlaves(t, 1).Replicas, Heartbeat: 100 * time.Millisecond, Silence: time.Minute, Logger: slog.New(slog.DiscardHandler),
+			Shares: func(context.Context, Reader) error { return ErrStranger },
+		})
+		here, there := net.Pipe()
+		served := make(chan struct{})
+		go func() {
+			defer close(served)
+			sender.serve(t.Context(), there)
+		}()
+		require.NoError(t, writeReport(here, at))
+		copied := openStore(t)
+		_, err := copied.Append(store.Message{Topic: "T", Body: make([]byte, 100)})
+		require.NoError(t, err)
+		stream, in := copied.Stream(false), frames{r: here}
+		var failed error
+		read := make(chan struct{})
+		go func() {
+			defer close(read)
+			for f, err := in.next(); err == nil && failed == nil; f, err = in.next() {
+				failed = stream.Write(f.body)
+			}
+			_ = here.Close()
+		}()
+		time.Sleep(time.Second)
+		_, err = log.Truncate(at)
+		require.NoError(t, err)
+		for range 10 {
+			put(t, log, 300)
+			time.Sleep(200 * time.Millisecond)
+		}
+		<-read
+		<-served
+		require.NoError(t, failed)
+	})
+}
+
 // TestWhoHasMuchToFetchReportsSeldom, but says when it has all.
 func TestWhoHasMuchToFetchReportsSeldom(t *testing.T) {
 	const piece = 64 << 10

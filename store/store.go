@@ -41,8 +41,9 @@ type Store struct {
 	prepare    signal
 	growth     growth
 	gaps       gaps
-	wasClean   bool      // the stop before Open
-	progress   *progress // of Open
+	cuts       atomic.Uint64 // see Cuts
+	wasClean   bool          // the stop before Open
+	progress   *progress     // of Open
 
 	cleaning sync.Mutex            // held while the log's oldest segments go
 	tooFull  atomic.Pointer[error] // why appends are refused until the disk has room

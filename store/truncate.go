@@ -55,6 +55,9 @@ func (s *Store) Truncate(to offset.Physical) (aside string, err error) {
 	return aside, nil
 }
 
+// Cuts is another number when the log was cut: what was read before may be followed by something else.
+func (s *Store) Cuts() uint64 { return s.cuts.Load() }
+
 // truncate carries it out, the intent is noted.
 func (s *Store) truncate(to offset.Physical) error {
 	// What comes next may have older store times than what goes: nothing may be taken for durable by its time.
@@ -85,6 +88,7 @@ func (s *Store) truncate(to offset.Physical) error {
 			return err
 		}
 	}
+	s.cuts.Add(1) // before anything can be appended in the place of what was read
 	s.log.written.truncate(to)
 	s.log.flushed.truncate(to)
 	s.dispatcher.done.truncate(to)
