@@ -3,6 +3,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,7 +61,8 @@ type Broker struct {
 }
 
 // Start runs a broker until ctx is done. It returns when the broker can be used: its data is recovered, it listens, and
-// it has begun to register at its name servers. Wait tells when it has stopped.
+// it has begun to register at its name servers. If ctx is done before that, the error is ctx's. Wait tells when it has
+// stopped.
 func Start(ctx context.Context, c Config) (*Broker, error) {
 	b := &Broker{log: c.Logger, done: make(chan struct{})}
 	if b.log == nil {
@@ -88,7 +90,7 @@ func Start(ctx context.Context, c Config) (*Broker, error) {
 	case <-started:
 		return b, nil
 	case <-b.done:
-		return nil, b.err
+		return nil, cmp.Or(b.err, context.Cause(ctx)) // it ends without an error only when ctx is done
 	}
 }
 

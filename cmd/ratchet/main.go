@@ -70,6 +70,8 @@ func (c *command) do(args []string) int {
 	switch err := c.run(ctx, args); {
 	case err == nil || errors.Is(err, flag.ErrHelp):
 		return 0
+	case c.long && ctx.Err() != nil && errors.Is(err, context.Canceled): // stopped before it was ready
+		return 0
 	case errors.As(err, &coded):
 		if coded.err != nil {
 			fmt.Fprintf(os.Stderr, "ratchet %s: %v\n", c.name, err)

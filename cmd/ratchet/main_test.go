@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"net"
 	"os"
 	"os/exec"
@@ -115,6 +116,25 @@ func TestDaemonsWithFiles(t *testing.T) {
 	require.Contains(t, string(out), "lock")
 	terminate(t, broker)
 	terminate(t, namesrv)
+}
+
+// A broker that is told to stop before it is ready stops like any other.
+func TestTerminatedWhileItStarts(t *testing.T) {
+	conf := filepath.Join(t.TempDir(), "broker.conf")
+	require.NoError(t, syscall.Mkfifo(conf, 0o600))
+	broker := ratchet(t, "broker", "-c", conf)
+	var log strings.Builder
+	broker.Stderr = &log
+	require.NoError(t, broker.Start())
+	settings, err := os.OpenFile(conf, os.O_WRONLY, 0) // waits until the broker reads
+	require.NoError(t, err)
+	require.NoError(t, broker.Process.Signal(syscall.SIGTERM))
+	time.Sleep(100 * time.Millisecond) // until it has noticed
+	_, err = settings.WriteString("bindAddress=127.0.0.1\nlistenPort=0\nmappedFileSizeCommitLog=1048576\n")
+	require.NoError(t, errors.Join(err, settings.Close()))
+	err = broker.Wait()
+	require.NoError(t, err, log.String())
+	require.NoFileExists(t, filepath.Join(broker.Dir, "ratchet-data", "store", "abort"), "the stop was clean")
 }
 
 func TestBadSettingsStopTheStart(t *testing.T) {
