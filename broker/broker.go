@@ -153,7 +153,7 @@ func (b *Broker) build(c Config) error {
 		Store: b.store, Index: b.index, Delay: levels, Scheduler: b.delay,
 		Topics: b.topics, Groups: b.groups, Offsets: b.offsets,
 		Clients: state.NewClients(state.ClientOptions{}), Locks: state.NewLocks(state.LockOptions{}),
-		Settings: b.settings, Replicas: b.replication.replicas, Group: b.group, StoreHost: storeHost, Memory: memory, Lane: b.lane, Room: roomOf(c.FS), SaveSetting: saver(c), Logger: b.log,
+		Settings: b.settings, Replicas: b.replication.replicas, Group: b.group, StoreHost: storeHost, Memory: memory, Lane: b.lane, Room: roomOf(c.FS), SaveSettings: saver(c), Logger: b.log,
 	})
 	b.server, err = remoting.NewServer(b.serverConfig(s))
 	if err != nil {

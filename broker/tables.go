@@ -46,11 +46,9 @@ func traceTopic(s *config.Broker) string {
 }
 
 // saver writes changed settings to the file that the broker was started with.
-func saver(c Config) func(key, value string) error {
+func saver(c Config) func(...config.Pair) error {
 	if c.File == "" {
 		return nil
 	}
-	return func(key, value string) error {
-		return config.UpdateFile(c.FS, c.File, config.Pair{Key: key, Value: value})
-	}
+	return func(changed ...config.Pair) error { return config.UpdateFile(c.FS, c.File, changed...) }
 }

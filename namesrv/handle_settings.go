@@ -21,6 +21,8 @@ func (s *Server) updateSettings(r *remoting.Request) (protocol.Reply, error) {
 		return protocol.Reply{}, err
 	}
 	pairs := parsed.Effective()
+	s.saving.Lock() // from before the change: the file is to end as the settings do
+	defer s.saving.Unlock()
 	effects, err := s.settings.Update(pairs)
 	if err != nil {
 		if errors.Is(err, config.ErrProtected) {
@@ -35,8 +37,6 @@ func (s *Server) updateSettings(r *remoting.Request) (protocol.Reply, error) {
 	if path == "" || len(pairs) == 0 {
 		return protocol.Reply{}, nil
 	}
-	s.saving.Lock()
-	defer s.saving.Unlock()
 	if err := config.UpdateFile(s.fs, path, pairs...); err != nil {
 		return protocol.Reply{}, fmt.Errorf("settings are in force but not saved: %w", err)
 	}

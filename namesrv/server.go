@@ -51,7 +51,7 @@ type Server struct {
 	kv     *kvStore
 	remote *remoting.Server
 	conns  sync.Map   // connection id -> *remoting.Conn, those that brokers live by
-	saving sync.Mutex // held while the properties file is written
+	saving sync.Mutex // held while settings are changed and saved
 }
 
 // Lanes. Brokers have their own, so that their heartbeats never wait behind lists of 60,000 topics.

@@ -23,6 +23,8 @@ func (p *Processor) updateConfig(_ context.Context, r *remoting.Request) (protoc
 		return protocol.Reply{}, refuse(protocol.InvalidParameter, "%v", err)
 	}
 	pairs = pairs.Effective()
+	p.saving.Lock() // from before the change: the file is to end as the settings do
+	defer p.saving.Unlock()
 	effects, err := p.live.Update(pairs)
 	switch {
 	case errors.Is(err, config.ErrProtected):
@@ -31,19 +33,22 @@ func (p *Processor) updateConfig(_ context.Context, r *remoting.Request) (protoc
 		return protocol.Reply{}, refuse(protocol.InvalidParameter, "%v", err)
 	}
 	var remarks []string
+	var changed []config.Pair
 	for i, pair := range pairs {
 		if effects[i] != config.Unchanged {
 			remarks = append(remarks, pair.Key+": "+effects[i].String())
-			if p.saveSetting != nil {
-				if err := p.saveSetting(pair.Key, pair.Value); err != nil {
-					return protocol.Reply{}, refuse(protocol.SystemError, "%s is in force but not saved: %v", pair.Key, err)
-				}
-			}
+			changed = append(changed, pair)
 		}
 		p.log.Info("setting changed", "key", pair.Key, "value", pair.Value, "effect", effects[i].String(),
 			"client", r.Conn.RemoteAddr())
 	}
-	return protocol.Reply{Remark: strings.Join(remarks, "; ")}, nil
+	remark := strings.Join(remarks, "; ")
+	if len(changed) > 0 && p.saveSettings != nil {
+		if err := p.saveSettings(changed...); err != nil {
+			return protocol.Reply{}, refuse(protocol.SystemError, "not saved: %v (%s)", err, remark)
+		}
+	}
+	return protocol.Reply{Remark: remark}, nil
 }
 
 func (p *Processor) getConfig(context.Context, *remoting.Request) (protocol.Reply, error) {

@@ -42,9 +42,10 @@ type Config struct {
 	// Lane tells the state of a lane's queue, Room that of the disk that holds a folder.
 	Lane func(lane int) Lane
 	Room func(dir string) (Room, error)
-	// SaveSetting writes a changed setting to the file that the broker was started with; nil when there was none.
-	SaveSetting func(key, value string) error
-	Logger      *slog.Logger
+	// SaveSettings writes changed settings to the file that the broker was started with, all or none of them; nil when there
+	// was no file. Two calls do not overlap.
+	SaveSettings func(changed ...config.Pair) error
+	Logger       *slog.Logger
 }
 
 // Processor serves a broker's requests. All methods may be called from any goroutine.
@@ -63,20 +64,21 @@ type Processor struct {
 	peers     Group
 	log       *slog.Logger
 
-	brokerName  string
-	saveSetting func(key, value string) error
-	ids         message.IDs
-	memory      int64
-	syncFlush   bool
-	sendMarks   []byte        // properties that every sent message gets
-	sendExtra   []protocol.KV // fields that every answer to a send has
-	receipts    *protocol.ReceiptForm
-	uniqueIDs   *message.UniqueIDs
-	lane        func(int) Lane
-	room        func(string) (Room, error)
-	traffic     *traffic
-	holds       *holds
-	safe        *safety
+	brokerName   string
+	saveSettings func(changed ...config.Pair) error
+	saving       sync.Mutex // held while settings are changed and saved
+	ids          message.IDs
+	memory       int64
+	syncFlush    bool
+	sendMarks    []byte        // properties that every sent message gets
+	sendExtra    []protocol.KV // fields that every answer to a send has
+	receipts     *protocol.ReceiptForm
+	uniqueIDs    *message.UniqueIDs
+	lane         func(int) Lane
+	room         func(string) (Room, error)
+	traffic      *traffic
+	holds        *holds
+	safe         *safety
 }
 
 // New makes a Processor. It hears of new messages from the store's dispatch, so it must be made before the store runs.
@@ -89,21 +91,21 @@ func New(c Config) *Processor {
 	p := &Processor{
 		store: c.Store, index: c.Index, delay: c.Delay, scheduler: c.Scheduler,
 		topics: c.Topics, groups: c.Groups, offsets: c.Offsets, clients: c.Clients, locks: c.Locks,
-		live:        c.Settings,
-		slaves:      c.Replicas,
-		peers:       c.Group,
-		log:         logger.With("component", "processor"),
-		brokerName:  settings.Name,
-		saveSetting: c.SaveSetting,
-		ids:         message.NewIDs(c.StoreHost),
-		memory:      c.Memory,
-		syncFlush:   settings.Flush == config.SyncFlush,
-		uniqueIDs:   message.NewUniqueIDs(c.StoreHost.Addr(), uint32(time.Now().UnixNano()), time.Now),
-		lane:        c.Lane,
-		room:        c.Room,
-		traffic:     newTraffic(time.Now()),
-		holds:       newHolds(),
-		safe:        newSafety(c.Store, c.Replicas, settings.SyncFlushWait),
+		live:         c.Settings,
+		slaves:       c.Replicas,
+		peers:        c.Group,
+		log:          logger.With("component", "processor"),
+		brokerName:   settings.Name,
+		saveSettings: c.SaveSettings,
+		ids:          message.NewIDs(c.StoreHost),
+		memory:       c.Memory,
+		syncFlush:    settings.Flush == config.SyncFlush,
+		uniqueIDs:    message.NewUniqueIDs(c.StoreHost.Addr(), uint32(time.Now().UnixNano()), time.Now),
+		lane:         c.Lane,
+		room:         c.Room,
+		traffic:      newTraffic(time.Now()),
+		holds:        newHolds(),
+		safe:         newSafety(c.Store, c.Replicas, settings.SyncFlushWait),
 	}
 	trace := "false"
 	if settings.TraceOn {

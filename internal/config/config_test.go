@@ -305,6 +305,36 @@ func TestReadersNeverSeeHalfOfAChange(t *testing.T) {
 	}
 }
 
+// Who acts on changes must end with the last one, however long an earlier one takes.
+func TestChangesAreToldInTheirOrder(t *testing.T) {
+	l := live(t, "")
+	begun, second := make(chan struct{}), make(chan struct{})
+	told := 0
+	l.OnChange(func(_, after *Broker) {
+		if after.Permission == 4 {
+			close(begun)
+			select {
+			case <-second:
+			case <-time.After(100 * time.Millisecond):
+			}
+		} else {
+			close(second)
+		}
+		told = after.Permission
+	})
+	first := make(chan error)
+	go func() {
+		_, err := l.Set("brokerPermission", "4")
+		first <- err
+	}()
+	<-begun
+	_, err := l.Set("brokerPermission", "2")
+	require.NoError(t, err)
+	require.NoError(t, <-first)
+	require.Equal(t, 2, l.Get().Permission)
+	require.Equal(t, 2, told)
+}
+
 func TestUpdateFileKeepsCommentsAndABackup(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "broker.conf")
 	before := "# my broker\r\nbrokerName = a\r\n\r\n! old\r\nbrokerPermission:6\r\n"

@@ -34,6 +34,8 @@ type Live[T any] struct {
 	now atomic.Pointer[T]
 	env Env
 
+	changing sync.Mutex // one change at a time; held while the hooks are called, too
+
 	mu      sync.Mutex
 	unknown []Pair                   // guarded by mu
 	hooks   []func(before, after *T) // guarded by mu
@@ -51,8 +53,8 @@ func NewLive[T any](cfg *T, unknown []Pair, env Env) *Live[T] {
 // Get is the present settings. The struct is shared: it must not be changed.
 func (l *Live[T]) Get() *T { return l.now.Load() }
 
-// OnChange has fn called after each change that is in force, one change at a time, outside the lock. Readers that use
-// Get each time don't need it.
+// OnChange has fn called after each change that is in force, one change at a time, in their order; it must make none itself.
+// Readers that use Get each time don't need it.
 func (l *Live[T]) OnChange(fn func(before, after *T)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -73,6 +75,8 @@ func (l *Live[T]) Set(key, value string) (Effect, error) {
 // checked too, but the running settings keep the old one, so that what is shown is what is in force; whether it then
 // goes to the file is the caller's decision.
 func (l *Live[T]) Update(pairs []Pair) ([]Effect, error) {
+	l.changing.Lock()
+	defer l.changing.Unlock()
 	l.mu.Lock()
 	before := l.now.Load()
 	after, trial := *before, *before

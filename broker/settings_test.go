@@ -1,0 +1,61 @@
+package broker_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ratchetmq/ratchet/broker"
+	"github.com/ratchetmq/ratchet/internal/config"
+	"github.com/ratchetmq/ratchet/protocol"
+	"github.com/ratchetmq/ratchet/ratchettest"
+)
+
+// startWithFile starts a broker whose settings are in a file.
+func startWithFile(t *testing.T) (b *ratchettest.Broker, path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "broker.conf")
+	text := "# mine\nbindAddress=127.0.0.1\nlistenPort=0\nvipPortEnable=false\nmappedFileSizeCommitLog=1048576\n" +
+		"maxHashSlotNum=1000\nmaxIndexNum=4000\n"
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	settings, _, err := config.LoadBroker(path, []byte(text), t.TempDir(), config.OSEnv())
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(context.Background())
+	running, err := broker.Start(ctx, broker.Config{Settings: settings, File: path, Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		stop()
+		require.NoError(t, running.Wait())
+	})
+	return &ratchettest.Broker{Addr: running.Addr()}, path
+}
+
+// Settings that are changed at the same time all reach the file, and it says what is in force.
+func TestSettingsChangedAtOnceAreAllSaved(t *testing.T) {
+	b, path := startWithFile(t)
+	const operators, changes = 4, 20
+	var all sync.WaitGroup
+	for i := range operators {
+		p := join(t, b)
+		all.Go(func() {
+			for n := range changes {
+				p.must(protocol.UpdateBrokerConfig, nil, fmt.Appendf(nil, "key%d=%d\nshortPollingTimeMills=%d", i, n, 1+changes*i+n))
+			}
+		})
+	}
+	all.Wait()
+	saved, err := os.ReadFile(path)
+	require.NoError(t, err)
+	for i := range operators {
+		require.Contains(t, string(saved), fmt.Sprintf("\nkey%d=%d\n", i, changes-1))
+	}
+	inForce := join(t, b).must(protocol.GetBrokerConfig, nil, nil).Body
+	require.Contains(t, string(inForce), regexp.MustCompile(`\nshortPollingTimeMills=\d+\n`).FindString(string(saved)))
+}
