@@ -59,3 +59,21 @@ func TestSettingsChangedAtOnceAreAllSaved(t *testing.T) {
 	inForce := join(t, b).must(protocol.GetBrokerConfig, nil, nil).Body
 	require.Contains(t, string(inForce), regexp.MustCompile(`\nshortPollingTimeMills=\d+\n`).FindString(string(saved)))
 }
+
+// What waits for a restart can be taken back before it, and is checked with what else waits.
+func TestSettingThatWaitsForARestartIsTakenBack(t *testing.T) {
+	b, path := startWithFile(t)
+	p := join(t, b)
+	require.Contains(t, p.must(protocol.UpdateBrokerConfig, nil, []byte("flushDiskType=SYNC_FLUSH")).Remark, "needs restart")
+	p.must(protocol.UpdateBrokerConfig, nil, []byte("flushDiskType=ASYNC_FLUSH"))
+	saved, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.NotContains(t, string(saved), "flushDiskType=SYNC_FLUSH")
+
+	p.must(protocol.UpdateBrokerConfig, nil, []byte("brokerRole=SLAVE\nbrokerId=1"))
+	p.refused(protocol.InvalidParameter, protocol.UpdateBrokerConfig, nil, []byte("brokerId=0"), "brokerId")
+	saved, err = os.ReadFile(path)
+	require.NoError(t, err)
+	_, _, err = config.LoadBroker(path, saved, t.TempDir(), config.OSEnv())
+	require.NoError(t, err, "the broker can be started with what was saved")
+}

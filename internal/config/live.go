@@ -37,6 +37,7 @@ type Live[T any] struct {
 	changing sync.Mutex // one change at a time; held while the hooks are called, too
 
 	mu      sync.Mutex
+	next    T                        // guarded by mu; the settings after a restart, as far as they were changed here
 	unknown []Pair                   // guarded by mu
 	hooks   []func(before, after *T) // guarded by mu
 	counter int64                    // guarded by mu; of changes
@@ -45,7 +46,7 @@ type Live[T any] struct {
 
 // NewLive starts with cfg, which then belongs to it, and the pairs that Load returned.
 func NewLive[T any](cfg *T, unknown []Pair, env Env) *Live[T] {
-	l := &Live[T]{env: env, unknown: slices.Clone(unknown), changed: time.Now()}
+	l := &Live[T]{env: env, next: *cfg, unknown: slices.Clone(unknown), changed: time.Now()}
 	l.now.Store(cfg)
 	return l
 }
@@ -79,7 +80,7 @@ func (l *Live[T]) Update(pairs []Pair) ([]Effect, error) {
 	defer l.changing.Unlock()
 	l.mu.Lock()
 	before := l.now.Load()
-	after, trial := *before, *before
+	after, trial := *before, l.next
 	effects := make([]Effect, len(pairs))
 	var kept []Pair
 	for i, p := range pairs {
@@ -92,10 +93,12 @@ func (l *Live[T]) Update(pairs []Pair) ([]Effect, error) {
 			kept = append(kept, p)
 		}
 	}
-	if err := checkAll(&trial, &after); err != nil {
+	checked := trial // apart, for Check completes it and the file does not
+	if err := checkAll(&checked, &after); err != nil {
 		l.mu.Unlock()
 		return nil, err
 	}
+	l.next = trial
 	for _, p := range kept {
 		l.keep(p)
 	}
@@ -145,6 +148,9 @@ func (l *Live[T]) apply(after, trial *T, p Pair) (Effect, error) {
 	case f.text(tv) == old:
 		return Unchanged, nil
 	case !f.live && !f.unused:
+		if f.text(av) == f.text(tv) {
+			return AtOnce, nil // what waited for a restart is taken back
+		}
 		return NeedsRestart, nil
 	}
 	av.Field(f.index).Set(tv.Field(f.index))
