@@ -98,6 +98,9 @@ func (b *Broker) register(ctx context.Context, started chan<- struct{}) error {
 		if before.Permission != after.Permission {
 			b.registrar.RegisterAll()
 		}
+		if before.AutoCreateTopic != after.AutoCreateTopic {
+			b.topics.SwitchAutoCreate()
+		}
 	})
 	var once sync.Once
 	return b.group.Run(ctx, func() {

@@ -77,3 +77,16 @@ func TestSettingThatWaitsForARestartIsTakenBack(t *testing.T) {
 	_, _, err = config.LoadBroker(path, saved, t.TempDir(), config.OSEnv())
 	require.NoError(t, err, "the broker can be started with what was saved")
 }
+
+// autoCreateTopicEnable counts at once, either way.
+func TestAutoCreateIsSwitchedAtRunTime(t *testing.T) {
+	p := newPeer(t, "autoCreateTopicEnable=false")
+	p.refused(protocol.TopicNotExist, protocol.SendMessageV2, sendHeader("T", 0), nil)
+	p.must(protocol.UpdateBrokerConfig, nil, []byte("autoCreateTopicEnable=true"))
+	p.send("T", 0, "a")
+	require.Equal(t, protocol.PermRead|protocol.PermWrite|protocol.PermInherit, p.perm(p.broker.NameServer, protocol.TopicDefault))
+	p.must(protocol.UpdateBrokerConfig, nil, []byte("autoCreateTopicEnable=false"))
+	p.refused(protocol.TopicNotExist, protocol.SendMessageV2, sendHeader("U", 0), nil)
+	p.must(protocol.UpdateBrokerConfig, nil, []byte("autoCreateTopicEnable=true"))
+	p.send("U", 0, "a")
+}

@@ -141,13 +141,34 @@ func (t *Topics) addSystemTopics(e *edit[protocol.TopicConfig]) {
 	if c, ok := e.entries[protocol.TopicSchedule]; !ok || c.ReadQueueNums < o.DelayLevels || c.WriteQueueNums < o.DelayLevels {
 		e.put(protocol.TopicSchedule, newTopic(protocol.TopicSchedule, o.DelayLevels, permRW))
 	}
+	t.setDefault(e)
+}
+
+func (t *Topics) setDefault(e *edit[protocol.TopicConfig]) {
 	c, ok := e.entries[protocol.TopicDefault]
-	switch auto := o.AutoCreate(); {
+	switch auto := t.opts.AutoCreate(); {
 	case !auto && ok:
 		e.remove(protocol.TopicDefault)
-	case auto && (!ok || c.WriteQueueNums != o.DefaultQueues || c.Perm != permRWX):
-		e.put(protocol.TopicDefault, newTopic(protocol.TopicDefault, o.DefaultQueues, permRWX))
+	case auto && (!ok || c.WriteQueueNums != t.opts.DefaultQueues || c.Perm != permRWX):
+		e.put(protocol.TopicDefault, newTopic(protocol.TopicDefault, t.opts.DefaultQueues, permRWX))
 	}
+}
+
+// SwitchAutoCreate gives producers TBW102, or takes it from them, after auto-create was switched at run time.
+func (t *Topics) SwitchAutoCreate() {
+	before, had := t.Get(protocol.TopicDefault)
+	v, err := t.changeForClient(t.setDefault)
+	if err != nil {
+		t.files.Logger.Error("topics not saved", "err", err)
+	}
+	change := TopicChange{Version: v.version}
+	switch after, has := v.entries[protocol.TopicDefault]; {
+	case has && after != before:
+		change.Put = []*protocol.TopicConfig{after}
+	case had && !has:
+		change.Deleted = []string{protocol.TopicDefault}
+	}
+	t.tell(change)
 }
 
 func reviveTopic(cluster string) string { return "rmq_sys_REVIVE_LOG_" + cluster }

@@ -27,7 +27,7 @@ func (t *Topics) CreateOnSend(topic, pattern string, queues int32, unit bool) (*
 	}
 	if pattern == protocol.TopicDefault && !t.opts.AutoCreate() {
 		if _, ok := t.Get(pattern); ok {
-			t.withdrawDefault()
+			t.SwitchAutoCreate() // it was switched off a moment ago
 		}
 		return nil, fmt.Errorf("topic %s, and autoCreateTopicEnable is false: %w", topic, ErrNoTopic)
 	}
@@ -46,15 +46,6 @@ func (t *Topics) CreateOnSend(topic, pattern string, queues int32, unit bool) (*
 		c.TopicSysFlag = protocol.TopicUnit
 	}
 	return t.create(c)
-}
-
-// withdrawDefault takes TBW102 away, after auto-create was switched off at run time.
-func (t *Topics) withdrawDefault() {
-	v, err := t.change(func(e *edit[protocol.TopicConfig]) { e.remove(protocol.TopicDefault) })
-	if err != nil {
-		t.files.Logger.Error("topics not saved", "err", err)
-	}
-	t.tell(TopicChange{Deleted: []string{protocol.TopicDefault}, Version: v.version})
 }
 
 // CreateRetry returns the retry topic of a group, with that many queues if it does not exist yet.
