@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -105,10 +106,14 @@ func devBroker(data, nameAddr, brokerAddr string, extra settings) (broker.Config
 	if err != nil {
 		return broker.Config{}, fmt.Errorf("-broker: %w", err)
 	}
+	advertised := host
+	if addr, err := netip.ParseAddr(host); err == nil && addr.IsUnspecified() {
+		advertised = "" // the broker finds one that clients can use
+	}
 	root := filepath.Join(data, "store")
 	lines := []string{
 		"brokerName=ratchet-dev",
-		"bindAddress=" + host, "brokerIP1=" + host, "listenPort=" + port,
+		"bindAddress=" + host, "brokerIP1=" + advertised, "listenPort=" + port,
 		"namesrvAddr=" + nameAddr,
 		// A newcomer's disk is rarely empty; the folder grows by what is sent, as files are sparse where they can be.
 		"mappedFileSizeCommitLog=" + strconv.Itoa(64<<20),

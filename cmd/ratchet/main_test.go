@@ -160,3 +160,16 @@ func TestPrintAndUsage(t *testing.T) {
 	require.NoError(t, ratchet(t, "version").Run())
 	require.NoError(t, ratchet(t).Run())
 }
+
+// Listening everywhere is no address that a client on another machine could use.
+func TestDevTellsClientsAnAddress(t *testing.T) {
+	names, addr := freeAddr(t), freeAddr(t)
+	_, port, _ := net.SplitHostPort(addr)
+	dev := ratchet(t, "dev", "-namesrv", names, "-broker", "0.0.0.0:"+port)
+	ready(t, dev)
+	out, err := ratchet(t, "demo", "-n", names).CombinedOutput()
+	require.NoError(t, err, string(out))
+	require.Contains(t, string(out), "ask broker ")
+	require.NotContains(t, string(out), "0.0.0.0")
+	terminate(t, dev)
+}
