@@ -2,6 +2,7 @@ package broker_test
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"strings"
 	"syscall"
@@ -53,6 +54,56 @@ func TestBrokenDisk(t *testing.T) {
 		t.Fatal("it does not stop")
 	}
 	require.Error(t, running.Wait(), "how it ended is no success")
+}
+
+// A start after a power cut that fails, since the disk is full, ends in order. The next one still knows of the power cut: what was lost
+// may have been given out.
+func TestPowerCutIsKnownAfterAStartThatFailed(t *testing.T) {
+	disk := vfstest.New()
+	names := secondNameServer(t)
+	settings, _, err := config.LoadBroker("test", []byte(strings.Join([]string{
+		"brokerName=broken", "bindAddress=127.0.0.1", "listenPort=0", "vipPortEnable=false", "namesrvAddr=" + names,
+		"flushDiskType=ASYNC_FLUSH", "mappedFileSizeCommitLog=1048576", "messageIndexEnable=false",
+	}, "\n")), "/store", config.OSEnv())
+	require.NoError(t, err)
+	memory := func() (boot string, suspect bool) {
+		b, err := disk.ReadFile("/store/replication.json")
+		require.NoError(t, err)
+		var r struct {
+			Boot    string `json:"boot"`
+			Suspect bool   `json:"suspect"`
+		}
+		require.NoError(t, json.Unmarshal(b, &r))
+		return r.Boot, r.Suspect
+	}
+	config := broker.Config{Settings: settings, FS: disk, Logger: slog.New(slog.DiscardHandler)}
+	ctx, stop := context.WithCancel(context.Background())
+	running, err := broker.Start(ctx, config)
+	require.NoError(t, err)
+	disk = disk.CrashClone(vfstest.KeepAll, 1)
+	stop()
+	<-stopped(running)
+	boot, _ := memory()
+	b, err := disk.ReadFile("/store/replication.json")
+	require.NoError(t, err)
+	disk.WriteFile("/store/replication.json", []byte(strings.Replace(string(b), boot, "another", 1)))
+
+	config.FS = disk
+	disk.SetFault(vfstest.FailNth(1, func(op vfstest.Op) bool {
+		return op.Kind == vfstest.OpWrite && strings.Contains(op.Name, "replication.json")
+	}, syscall.ENOSPC))
+	_, err = broker.Start(context.Background(), config)
+	require.ErrorIs(t, err, syscall.ENOSPC)
+	disk.SetFault(vfstest.FailNth(1, func(op vfstest.Op) bool { // an open master has made good what is lost
+		return op.Kind == vfstest.OpWrite && strings.Contains(op.Name, "gaps.json")
+	}, syscall.ENOSPC))
+	ctx, stop = context.WithCancel(context.Background())
+	defer stop()
+	go func() { _, _ = broker.Start(ctx, config) }()
+	require.Eventually(t, func() bool {
+		boot, suspect := memory()
+		return boot != "another" && suspect
+	}, waitLimit, waitStep)
 }
 
 func stopped(b *broker.Broker) <-chan struct{} {

@@ -132,6 +132,7 @@ func (b *Broker) build(c Config) error {
 	}
 	suspect, err := b.suspects(s, unclean)
 	if err != nil {
+		b.store.Break(err)
 		return err
 	}
 	if err := b.openTables(c, levels); err != nil {

@@ -233,6 +233,10 @@ func (s *Store) Close() error {
 	return errors.Join(err, s.files.cache.drop(nil), s.log.close(), s.lock.Close())
 }
 
+// Break makes the store broken. It is for an owner who could not note what it has seen of the stop before: Close then is no stop in
+// order, so that the next start sees it, too.
+func (s *Store) Break(err error) { s.fail(err) }
+
 // fail makes the store broken, once.
 func (s *Store) fail(err error) {
 	s.failing.Do(func() {
