@@ -180,6 +180,11 @@ func (f *queueFiles) create(q *queue, first int64) (*openFile, error) {
 	if err := f.fs.MkdirAll(filepath.Dir(path)); err != nil {
 		return nil, err
 	}
+	if len(*q.files.Load()) == 0 {
+		if err := f.removeLeft(q); err != nil {
+			return nil, err
+		}
+	}
 	file, err := f.fs.Make(path, func(file vfs.File) error { return file.Truncate(f.units * entrySize) })
 	if err != nil {
 		return nil, err
@@ -192,6 +197,15 @@ func (f *queueFiles) create(q *queue, first int64) (*openFile, error) {
 
 	f.markNew(path)
 	return f.cache.add(key, file), nil
+}
+
+// removeLeft removes the files that a queue without any has, if they could not be removed when its topic was deleted.
+func (f *queueFiles) removeLeft(q *queue) error {
+	left, err := listDataFiles(f.fs, f.dir(q))
+	for _, file := range left {
+		err = errors.Join(err, f.fs.Remove(file.path))
+	}
+	return err
 }
 
 // markNew notes that a file's name may not be durable.

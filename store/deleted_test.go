@@ -76,6 +76,50 @@ func TestADeletionThatCanNotBeNotedIsNone(t *testing.T) {
 	}
 }
 
+// TestADeletionIsFinished: it was noted, and the files of the topic's queues could not be removed, or some of them.
+func TestADeletionIsFinished(t *testing.T) {
+	deletes := func(t *testing.T) (*vfstest.Mem, *Store) {
+		m := vfstest.New()
+		s := mustRun(t, small(m))
+		for i := range 20 {
+			put(t, s, text("T", 0, fmt.Sprint("old ", i)))
+			put(t, s, text("T", 1, fmt.Sprint("old ", i)))
+		}
+		level(t, s)
+		require.NoError(t, s.files.sync())
+		m.SetFault(vfstest.FailNth(1, func(op vfstest.Op) bool { return op.Kind == vfstest.OpRemove }, syscall.EIO))
+		require.ErrorIs(t, s.DeleteTopic("T"), syscall.EIO)
+		m.SetFault(nil)
+		return m, s
+	}
+	requireNew := func(t *testing.T, s *Store) {
+		t.Helper()
+		require.EqualValues(t, 0, put(t, s, text("T", 0, "new")).Queue)
+		level(t, s)
+		require.Equal(t, []string{"new"}, bodies(readQueue(t, s, "T", 0)))
+		require.Empty(t, readQueue(t, s, "T", 1))
+	}
+	t.Run("sent to since", func(t *testing.T) {
+		m, s := deletes(t)
+		requireNew(t, s)
+		s = mustRun(t, small(kill(m)))
+		require.Equal(t, []string{"new"}, bodies(readQueue(t, s, "T", 0)))
+		require.Empty(t, readQueue(t, s, "T", 1))
+	})
+	t.Run("killed", func(t *testing.T) {
+		m, _ := deletes(t)
+		s := mustRun(t, small(kill(m)))
+		_, known := s.Bounds("T", 0)
+		require.False(t, known)
+		requireNew(t, s)
+	})
+	t.Run("stopped", func(t *testing.T) {
+		m, s := deletes(t)
+		require.NoError(t, s.Close())
+		requireNew(t, mustRun(t, small(m)))
+	})
+}
+
 // TestWhatADeletionReachedIsTriedAgain: a clamp that could not be noted is none.
 func TestWhatADeletionReachedIsTriedAgain(t *testing.T) {
 	m := vfstest.New()

@@ -98,6 +98,14 @@ func (s *queueSet) take(topic string) []*queue {
 	return list
 }
 
+// drop removes a queue.
+func (s *queueSet) drop(q *queue) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.m, queueKey{q.topic, q.id})
+	s.near[nearPlace(q.name, q.id)].CompareAndSwap(q, nil)
+}
+
 // has says whether a topic has a queue.
 func (s *queueSet) has(topic string) bool {
 	s.mu.RLock()

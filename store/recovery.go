@@ -61,6 +61,9 @@ func newRecovery(s *Store, clean bool) *recovery {
 func (s *Store) recover(clean bool) error {
 	r := newRecovery(s, clean)
 	began := s.opts.Now()
+	if err := r.finishDeletions(); err != nil {
+		return fmt.Errorf("finish deletions: %w", err)
+	}
 	if err := r.findStart(); err != nil {
 		return fmt.Errorf("find where to begin: %w", err)
 	}
@@ -296,6 +299,36 @@ func (r *recovery) countEntries(q *queue, ok func(entry) bool) (int64, error) {
 		n = search(block, end)
 	}
 	return n, err
+}
+
+// finishDeletions removes queues from before their topic was deleted: that was noted, and their files were still to go.
+func (r *recovery) finishDeletions() error {
+	for _, q := range r.s.queues.all() {
+		below, ok := r.s.dispatcher.deleted.topics[q.topic]
+		if !ok || len(*q.files.Load()) == 0 {
+			continue
+		}
+		n, err := r.countEntries(q, func(e entry) bool { return e.present() && e.blank() })
+		if err != nil {
+			return err
+		}
+		e, err := r.s.files.entry(q, n)
+		switch {
+		case err != nil:
+			return err
+		case !e.present() || e.phy >= below:
+			continue
+		}
+		r.s.logger.Info("queue of a deleted topic removed", "topic", q.topic, "queue", q.id)
+		r.s.queues.drop(q)
+		if err := r.s.files.cache.drop(func(key fileKey) bool { return key.queue == q }); err != nil {
+			return err
+		}
+		if err := r.s.files.removeLeft(q); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // startWithoutLog: the log is gone but queues may be there. Their numbers stay used, and so do the positions that they
