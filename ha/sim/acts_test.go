@@ -223,10 +223,13 @@ func newOrders() orders {
 
 // life is where in the log that life of a topic began of which a record is: offsets begin at 0 in each.
 func (l *ledger) life(p *process, topic string, at offset.Physical) (began offset.Physical) {
-	if topic != mortal || !l.c.set.acts || !p.up.Load() {
+	if topic != mortal || !l.c.set.acts {
 		return 0
 	}
-	end, deleted := p.store.Deleted()[mortal]
+	end, deleted := offset.Physical(0), false
+	if p.up.Load() { // else those that are known count
+		end, deleted = p.store.Deleted()[mortal]
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if deleted && !p.plain() { // who copies the table of topics alone does not know where it was
@@ -347,11 +350,12 @@ func (l *ledger) wasDeleted(r *message.Record) bool {
 	return r.PhysicalOffset < l.orders.vanished
 }
 
-// cut notes where the log of a master ends that opens: what was behind is no more.
+// cut notes where the log of a master ends that opens: what was behind is no more, nor are lives that began there.
 func (l *ledger) cut(end offset.Physical) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.vanished = min(l.vanished, end)
+	maps.DeleteFunc(l.lives, func(began offset.Physical, _ bool) bool { return began > end })
 }
 
 // settled holds against a master what a group has just committed.
@@ -409,7 +413,11 @@ func (l *ledger) finalActs(master *process) {
 			if l.hasEnded(k.progress) {
 				continue
 			}
-			if own, at := master.mark(k.progress), q.mark(k.progress); at.reset != own.reset {
+			own, at := master.mark(k.progress), q.mark(k.progress)
+			if l.c.set.swaps && at.reset > own.reset {
+				continue // it was the master, and an operator gave its role to one that had not heard of this, and could not ask
+			}
+			if at.reset != own.reset {
 				l.violate("RESET", "host %d has %v for %v, the master %v", n.host, at, k.progress, own)
 			}
 		}

@@ -48,6 +48,8 @@ type settings struct {
 	weak       weakness
 	damage     bool // a power cut can leave the log damaged in its midst, see disk.after
 	acts       bool // an operator resets offsets and deletes topics, and some messages are delayed, see acts_test.go
+	troubles   bool // disks fail or are full, and networks let things through in one direction, see trouble_test.go
+	swaps      bool // an operator gives roles by the configuration, not by a command
 }
 
 // node is a machine: its disk, and the process on it, if any.
@@ -111,7 +113,7 @@ func (n *node) start() {
 	}
 	n.c.lives++
 	p := &process{
-		n: n, c: n.c, number: n.c.lives, disk: &disk{Mem: n.disk}, boot: fmt.Sprintf("boot-%d-%d", n.host, n.boot),
+		n: n, c: n.c, number: n.c.lives, disk: &disk{Mem: n.disk, trusted: n.c.set.weak == trustDisk}, boot: fmt.Sprintf("boot-%d-%d", n.host, n.boot),
 		done: make(chan struct{}), acked: map[progress]mark{}, log: n.c.log.With("host", n.host, "life", n.c.lives),
 	}
 	kill := func() { p.crash(vfstest.KeepAll, false) }
@@ -167,7 +169,9 @@ func (p *process) main() {
 	if p.dead.Load() {
 		return
 	}
-	if err != nil {
+	if err != nil && p.disk.failed() { // with what it could not write at last
+		p.c.ledger.note("the broker on host %d ends with an error: %v", n.host, err)
+	} else if err != nil {
 		p.c.ledger.violate("LIVE", "the broker on host %d ends with an error: %v", n.host, err)
 	}
 	if n.p == p {
@@ -196,7 +200,10 @@ func (p *process) configured() (config.Role, int64) {
 	if (p.n.host == 1) != p.n.other {
 		return p.c.set.role, 0
 	}
-	return config.Slave, int64(max(p.n.host-1, 1))
+	if p.n.host == 1 {
+		return config.Slave, int64(p.c.set.brokers)
+	}
+	return config.Slave, int64(p.n.host - 1)
 }
 
 func (p *process) build() (err error) {
@@ -232,6 +239,7 @@ func (p *process) build() (err error) {
 	}
 	suspect, err := p.memory.Awake(p.boot, p.store.WasClean(), set.flush == store.SyncFlush, func() bool { return true })
 	if err != nil {
+		p.store.Break(err)
 		return err
 	}
 	if set.weak == neverSuspect {
@@ -363,7 +371,7 @@ func (c *cluster) call(
 	return resp, nil
 }
 
-// travel is the way of a message; it gets lost when the hosts are parted.
+// travel is the way of a message; it gets lost when it can't come.
 func (c *cluster) travel(ctx context.Context, from, to int) error {
 	c.net.mu.Lock()
 	delay := time.Duration(mix(c.seed, c.net.way(from, to))%2000) * time.Microsecond
@@ -373,7 +381,7 @@ func (c *cluster) travel(ctx context.Context, from, to int) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if !c.net.joined(from, to) {
+	if !c.net.reaches(from, to) {
 		<-ctx.Done()
 		return ctx.Err()
 	}

@@ -230,8 +230,9 @@ func (c *cluster) commit(k *consumer) bool {
 			c.ledger.commits(p, k.progress, k.at)
 			return true
 		}
+		// A commit that the disk did not take is refused, and the client knows.
 		if later := []protocol.ResponseCode{protocol.ServiceNotAvailable, protocol.TopicNotExist, protocol.SubscriptionGroupNotExist}; !slices.Contains(later, code) &&
-			!p.dead.Load() && p.store.Err() == nil && p.open() && !c.ledger.hasEnded(k.progress) { // a slave may not know of it yet
+			!p.dead.Load() && p.store.Err() == nil && !p.disk.failedLately() && p.open() && !c.ledger.hasEnded(k.progress) { // a slave may not know of it yet
 			c.ledger.violate("P4", "%v commits %d, where it has come to, and host %d says %s: %s", k.progress, k.at, host, code, resp.Remark)
 		}
 	}

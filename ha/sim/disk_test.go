@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/ratchetmq/ratchet/internal/vfs"
@@ -24,6 +25,45 @@ type disk struct {
 	left  atomic.Int64 // operations until die is called; 0: not to be
 	stall atomic.Int64 // ns, of each sync of the log
 	die   atomic.Pointer[func()]
+
+	failure atomic.Int64 // when an operation failed last, ns; 0: none has
+	trusted bool         // a write that failed is taken for done
+}
+
+// hurt lets an operation fail that changes the disk, the n-th from now: of a write that is short some bytes are written.
+func (d *disk) hurt(n int, short bool) {
+	d.SetFault(func(op vfstest.Op) *vfstest.Fault {
+		if !op.Kind.Changes() {
+			return nil
+		}
+		if n--; n != 0 {
+			return nil
+		}
+		f := &vfstest.Fault{Err: syscall.EIO}
+		if short {
+			f.Short = op.Len / 2
+		}
+		return f
+	})
+}
+
+// fill leaves room for so many pages more.
+func (d *disk) fill(pages int64) { d.SetLimit(d.Used() + pages*vfstest.PageSize) }
+
+// judge notes an operation's error.
+func (d *disk) judge(err error) error {
+	if errors.Is(err, syscall.EIO) || errors.Is(err, syscall.ENOSPC) {
+		d.failure.Store(time.Now().UnixNano())
+	}
+	return err
+}
+
+func (d *disk) failed() bool { return d.failure.Load() > 0 }
+
+// failedLately says whether something may be in memory alone, since the disk did not take it. After a while it has been written again.
+func (d *disk) failedLately() bool {
+	const again = 15 * time.Second
+	return d.failed() && time.Since(time.Unix(0, d.failure.Load())) < again
 }
 
 // setDie lets the process die at its n-th operation from now, and with power its machine.
@@ -87,7 +127,7 @@ func (d *disk) do(fn func() error) error {
 		(*d.die.Load())()
 		return errDead
 	}
-	return fn()
+	return d.judge(fn())
 }
 
 func (d *disk) Open(name string) (vfs.File, error) {
@@ -136,7 +176,8 @@ func (d *disk) Lock(name string) (io.Closer, error) {
 	if d.dead.Load() {
 		return nil, errDead
 	}
-	return d.Mem.Lock(name)
+	lock, err := d.Mem.Lock(name)
+	return lock, d.judge(err)
 }
 
 func (d *disk) Stat(name string) (fs.FileInfo, error) { return d.Mem.Stat(name) }
@@ -156,7 +197,11 @@ func (f *diskFile) WriteAt(b []byte, off int64) (int, error) {
 		(*f.disk.die.Load())()
 		return n, errDead
 	}
-	return f.File.WriteAt(b, off)
+	n, err := f.File.WriteAt(b, off)
+	if f.disk.judge(err) != nil && f.disk.trusted {
+		return len(b), nil
+	}
+	return n, err
 }
 
 func (f *diskFile) Sync() error {

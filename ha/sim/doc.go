@@ -3,10 +3,11 @@
 // schedules of sends, pulls, commits, kills, power cuts, partitions and role switches, and looks on from above: whatever
 // was acknowledged, delivered or committed is noted, and no promise of docs/never-backwards.md may be broken.
 //
-//	go test ./ha/sim                                  1,000 seeds, 300 acting ones, those that ever failed, and the proof that it bites
+//	go test ./ha/sim                                  1,000 seeds, 300 acting and 400 troubled ones, those that ever failed, and the proof that it bites
 //	SIM_SEEDS=1000000 go test -timeout 0 ./ha/sim     a million
 //	SIM_SEEDS=1 SIM_FROM=4711 go test ./ha/sim        one, again
 //	-run TestActs                                     acting ones: an operator resets offsets and deletes topics, messages are delayed
+//	-run TestTroubles                                 troubled ones: disks fail and are full, networks let things through one way, roles are configured
 //	SIM_DAMAGE=1                                      power cuts may leave logs damaged in their midst
 //	SIM_LOG=1                                         also what the brokers log
 //	GOMAXPROCS=1                                      a seed's play is the same each time, as a rule
@@ -24,6 +25,7 @@
 //	ledger_test.go    the view from above, and the promises
 //	schedule_test.go  what happens in a seed
 //	acts_test.go      what acting seeds have more
+//	trouble_test.go   what troubled seeds have more
 //	story_test.go     stories that are told between other things
 //	handover_test.go  what a slave says while it becomes the master, and a send that waits meanwhile
 //	flush_test.go     what slaves have that their master had not flushed

@@ -103,19 +103,21 @@ func (p *process) register(ctx context.Context) (left func()) {
 		p.c.ledger.opened(p)
 	}
 	id := p.group.BrokerID()
-	hears := func() bool { return !p.dead.Load() && p.c.net.joined(p.n.host, names) }
+	heard := func() bool { return !p.dead.Load() && p.c.net.reaches(p.n.host, names) }
 	var loop sync.WaitGroup
 	loop.Go(func() {
 		for ctx.Err() == nil {
-			if hears() {
-				p.group.MasterIs(p.c.names.register(id, p.n.addr))
+			if heard() {
+				if master := p.c.names.register(id, p.n.addr); p.c.net.reaches(names, p.n.host) {
+					p.group.MasterIs(master)
+				}
 			}
 			select {
 			case <-time.After(registerEvery):
 			case <-ctx.Done():
 			}
 		}
-		if hears() {
+		if heard() {
 			p.c.names.leave(id, p.n.addr)
 		}
 	})

@@ -449,7 +449,8 @@ func (l *ledger) step() {
 
 // progress holds P4.
 func (l *ledger) progress() {
-	tables, lives, all := map[progress][]mark{}, []int{}, true
+	// safe: what brokers have heard is on their disks, or will be soon. Else a kill may take it from one, which hears of it again.
+	tables, lives, all, safe := map[progress][]mark{}, []int{}, true, true
 	for _, n := range l.c.nodes {
 		p := n.process()
 		if p == nil || !p.up.Load() || n.lostAll() {
@@ -458,6 +459,7 @@ func (l *ledger) progress() {
 			continue
 		}
 		lives = append(lives, p.number)
+		safe = safe && !p.disk.failedLately()
 		p.offsets.Each(func(at state.Position) bool {
 			of := progress{at.Group, queueName{at.Topic, at.Queue}}
 			tables[of] = append(tables[of], markOf(at))
@@ -478,7 +480,7 @@ func (l *ledger) progress() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.pending = slices.DeleteFunc(l.pending, func(f floor) bool {
-		if !slices.Equal(f.lives, lives) {
+		if !safe || !slices.Equal(f.lives, lives) {
 			return true
 		}
 		if time.Since(f.at) < f.of.durable() {
@@ -489,7 +491,7 @@ func (l *ledger) progress() {
 		}
 		return true
 	})
-	if !all {
+	if !all || !safe {
 		return
 	}
 	for of, at := range tables {

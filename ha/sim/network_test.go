@@ -29,18 +29,18 @@ type network struct {
 	seed uint64
 
 	mu     sync.Mutex
-	parted map[[2]int]bool       // guarded by mu; the lower host first
-	when   map[[2]int]time.Time  // guarded by mu; of the last change of it
+	cut    map[[2]int]bool       // guarded by mu; by hosts from and to: nothing comes
+	when   map[[2]int]time.Time  // guarded by mu; of the last change of that, the lower host first
 	slow   map[int]time.Duration // guarded by mu; by receiving host
 	conns  []*end                // guarded by mu; one end of each connection
 	ports  map[string]*listener  // guarded by mu; HA ports
 	ways   map[[2]int]uint64     // guarded by mu; by hosts from and to: messages and connections so far
-	change chan struct{}         // guarded by mu; closed when parted has changed
+	change chan struct{}         // guarded by mu; closed when cut has changed
 }
 
 func newNetwork(seed uint64) *network {
 	return &network{
-		seed: seed, parted: map[[2]int]bool{}, when: map[[2]int]time.Time{}, slow: map[int]time.Duration{}, ways: map[[2]int]uint64{},
+		seed: seed, cut: map[[2]int]bool{}, when: map[[2]int]time.Time{}, slow: map[int]time.Duration{}, ways: map[[2]int]uint64{},
 		ports: map[string]*listener{}, change: make(chan struct{}),
 	}
 }
@@ -48,33 +48,43 @@ func newNetwork(seed uint64) *network {
 func pairOf(a, b int) [2]int { return [2]int{min(a, b), max(a, b)} }
 
 func (n *network) part(a, b int, parted bool) {
+	n.partOneWay(a, b, parted)
+	n.partOneWay(b, a, parted)
+}
+
+// partOneWay lets nothing come from one host to another, whatever comes the other way.
+func (n *network) partOneWay(from, to int, parted bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.parted[pairOf(a, b)] != parted {
-		n.parted[pairOf(a, b)], n.when[pairOf(a, b)] = parted, time.Now()
+	if way := [2]int{from, to}; n.cut[way] != parted {
+		n.cut[way], n.when[pairOf(from, to)] = parted, time.Now()
 	}
 	close(n.change)
 	n.change = make(chan struct{})
 }
 
-func (n *network) joined(a, b int) bool {
+// reaches says whether anything comes from one host to another.
+func (n *network) reaches(from, to int) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return !n.parted[pairOf(a, b)]
+	return !n.cut[[2]int{from, to}]
 }
+
+// joined says whether a and b can talk.
+func (n *network) joined(a, b int) bool { return n.reaches(a, b) && n.reaches(b, a) }
 
 // joinedFor says whether they could talk all the time for so long.
 func (n *network) joinedFor(a, b int, d time.Duration) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return !n.parted[pairOf(a, b)] && time.Since(n.when[pairOf(a, b)]) >= d
+	return !n.cut[[2]int{a, b}] && !n.cut[[2]int{b, a}] && time.Since(n.when[pairOf(a, b)]) >= d
 }
 
-// state says whether a and b can talk, and what is closed when that changes.
-func (n *network) state(a, b int) (joined bool, change chan struct{}) {
+// changes is what is closed when it changes who reaches whom.
+func (n *network) changes() chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return !n.parted[pairOf(a, b)], n.change
+	return n.change
 }
 
 func (n *network) slowness(host int) time.Duration {
@@ -186,14 +196,15 @@ func wait(a, b chan struct{}, until, deadline time.Time) bool {
 
 func (p *pipe) read(b []byte, deadline func() time.Time) (int, error) {
 	for {
-		joined, parting := p.net.state(p.from, p.to)
+		parting := p.net.changes()
+		comes := p.net.reaches(p.from, p.to)
 		p.mu.Lock()
 		var until time.Time
 		switch {
 		case p.broken:
 			p.mu.Unlock()
 			return 0, net.ErrClosed
-		case len(p.queue) > 0 && joined && !p.frozen:
+		case len(p.queue) > 0 && comes && !p.frozen:
 			if until = p.queue[0].at; !until.After(time.Now()) {
 				n := copy(b, p.queue[0].b)
 				if p.queue[0].b = p.queue[0].b[n:]; len(p.queue[0].b) == 0 {
@@ -204,7 +215,7 @@ func (p *pipe) read(b []byte, deadline func() time.Time) (int, error) {
 				p.mu.Unlock()
 				return n, nil
 			}
-		case len(p.queue) == 0 && p.shut && joined && !p.frozen:
+		case len(p.queue) == 0 && p.shut && comes && !p.frozen:
 			p.mu.Unlock()
 			return 0, io.EOF
 		}
@@ -356,8 +367,8 @@ func (n *network) dial(ctx context.Context, host int, addr string) (net.Conn, er
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	for {
-		joined, parting := n.state(host, to)
-		if joined {
+		parting := n.changes()
+		if n.joined(host, to) {
 			break
 		}
 		select {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -68,6 +69,7 @@ const (
 	ordinary kind = iota
 	damaged       // see settings.damage
 	acting        // see settings.acts
+	troubled      // see settings.troubles
 )
 
 // run plays a seed, in a bubble of its own.
@@ -75,6 +77,9 @@ func run(seed uint64, weak weakness, kind kind, logs bool) *ledger {
 	rnd := rand.New(rand.NewPCG(seed, 0x5eed))
 	set := drawSettings(rnd, weak)
 	set.damage, set.acts = kind == damaged, kind == acting
+	if kind == troubled {
+		set.drawTroubles(rnd)
+	}
 	c := begin(seed, rnd, set, logs)
 	time.Sleep(2 * time.Second)
 	plan := c.pointedPlan()
@@ -159,6 +164,10 @@ func (c *cluster) act() {
 	rnd := c.rnd
 	if c.set.acts && rnd.IntN(4) == 0 {
 		c.actMore()
+		return
+	}
+	if c.set.troubles && rnd.IntN(8) == 0 {
+		c.actTrouble()
 		return
 	}
 	host := 1 + rnd.IntN(len(c.nodes))
@@ -290,7 +299,7 @@ func (c *cluster) join() {
 
 // actSwitch hands the role of a master over, as an operator's command does.
 func (c *cluster) actSwitch(to int) {
-	if c.set.plain {
+	if c.set.plain || c.set.swaps {
 		return
 	}
 	for _, n := range c.nodes {
@@ -330,6 +339,9 @@ func (c *cluster) actWipe(n *node) {
 	if gaps := p.store.Gaps().Log; len(gaps) > 0 && !slices.Equal(gaps, best.store.Gaps().Log) {
 		return // nobody else knows what is kept free
 	}
+	if !maps.Equal(p.store.Deleted(), best.store.Deleted()) {
+		return // nor which topics were deleted
+	}
 	c.ledger.note("host %d loses its disk", n.host)
 	p.crash(vfstest.KeepNothing, true)
 	n.mu.Lock()
@@ -360,13 +372,14 @@ func (c *cluster) calm() {
 		c.net.setSlow(n.host, 0)
 		if p := n.process(); p != nil {
 			p.disk.left.Store(0)
+			p.disk.SetFault(nil)
 		}
 	}
 	const patience = 10 * time.Minute
 	var master *process
 	for began := time.Now(); ; {
 		for _, n := range c.nodes {
-			if n.process() == nil {
+			if c.mend(n); n.process() == nil {
 				c.begins(n)
 			}
 		}

@@ -183,7 +183,7 @@ func TestBites(t *testing.T) {
 		countAnyAck: {"DURABLE P3", 3, ordinary}, showUnreplicated: {"P2", 55, ordinary}, overflowToMax: {"P1", 7, ordinary}, overwriteOffsets: {"P4", 2, ordinary},
 		neverCompare: {"P3", 1, ordinary}, neverHeal: {"LIVE DURABLE", 2, ordinary},
 		forgetResets: {"RESET P4", 1, acting}, countUndelivered: {"DELAY", 1, acting},
-		missDeletions: {"BACK GONE", 1, acting},
+		missDeletions: {"BACK GONE", 1, acting}, trustDisk: {"DURABLE P2 P3", 59, troubled},
 	}
 	for _, weak := range sorted(protections) {
 		t.Run(weak.String(), func(t *testing.T) {

@@ -35,11 +35,12 @@ const (
 	forgetResets              // offsets are merged by maximum alone
 	countUndelivered          // another broker's count of delivered messages is one too high
 	missDeletions             // slaves hear of deleted topics only when they compare tables
+	trustDisk                 // a write that failed is taken for done
 )
 
 var weaknesses = [...]string{
 	"none", "open unasked", "never suspect", "no queue floor", "no log gap", "count any ack", "show unreplicated", "overflow to max",
-	"overwrite offsets", "never compare", "never heal", "forget resets", "count undelivered", "miss deletions",
+	"overwrite offsets", "never compare", "never heal", "forget resets", "count undelivered", "miss deletions", "trust disk",
 }
 
 func (w weakness) String() string { return weaknesses[w] }
