@@ -119,10 +119,14 @@ func (b *Broker) build(c Config) error {
 	if err != nil {
 		return err
 	}
-	levels, err := delay.ParseLevels(s.DelayLevels)
+	levels, err := delayLevels(s)
 	if err != nil {
-		return fmt.Errorf("messageDelayLevel: %w", err)
+		return err
 	}
+	b.settings.Demand(func(s *config.Broker) error {
+		_, err := delayLevels(s)
+		return err
+	})
 	if err := b.openReplication(c, host); err != nil {
 		return err
 	}
@@ -166,6 +170,14 @@ func (b *Broker) build(c Config) error {
 	}, b.topics, b.client, b.permission, b.log)
 	b.registrar.onMaster = b.group.MasterIs
 	return nil
+}
+
+func delayLevels(s *config.Broker) (delay.Levels, error) {
+	levels, err := delay.ParseLevels(s.DelayLevels)
+	if err != nil {
+		return nil, fmt.Errorf("messageDelayLevel: %w", err)
+	}
+	return levels, nil
 }
 
 func (b *Broker) openStore(c Config, host netip.AddrPort, levels delay.Levels) (err error) {

@@ -90,3 +90,15 @@ func TestAutoCreateIsSwitchedAtRunTime(t *testing.T) {
 	p.must(protocol.UpdateBrokerConfig, nil, []byte("autoCreateTopicEnable=true"))
 	p.send("U", 0, "a")
 }
+
+// A value with which the broker could not start again is refused, not saved.
+func TestDelayLevelsThatMakeNoSenseAreRefused(t *testing.T) {
+	b, path := startWithFile(t)
+	p := join(t, b)
+	p.refused(protocol.InvalidParameter, protocol.UpdateBrokerConfig, nil, []byte("messageDelayLevel=1s 5x\nbrokerPermission=4"), "messageDelayLevel", "5x")
+	saved, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.NotContains(t, string(saved), "messageDelayLevel")
+	require.NotContains(t, string(saved), "brokerPermission")
+	p.must(protocol.UpdateBrokerConfig, nil, []byte("messageDelayLevel=1s 5m"))
+}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -39,6 +40,7 @@ type Live[T any] struct {
 	mu      sync.Mutex
 	next    T                        // guarded by mu; the settings after a restart, as far as they were changed here
 	unknown []Pair                   // guarded by mu
+	demands []func(*T) error         // guarded by mu
 	hooks   []func(before, after *T) // guarded by mu
 	counter int64                    // guarded by mu; of changes
 	changed time.Time                // guarded by mu
@@ -60,6 +62,14 @@ func (l *Live[T]) OnChange(fn func(before, after *T)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.hooks = append(l.hooks, fn)
+}
+
+// Demand has fn refuse what this package can't know to be wrong. It is asked of the settings after a restart: one that could
+// not start with them is to be told now.
+func (l *Live[T]) Demand(fn func(*T) error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.demands = append(l.demands, fn)
 }
 
 // Set changes one key; see Update.
@@ -94,7 +104,11 @@ func (l *Live[T]) Update(pairs []Pair) ([]Effect, error) {
 		}
 	}
 	checked := trial // apart, for Check completes it and the file does not
-	if err := checkAll(&checked, &after); err != nil {
+	err := checkAll(&checked, &after)
+	for _, fn := range l.demands {
+		err = cmp.Or(err, fn(&checked))
+	}
+	if err != nil {
 		l.mu.Unlock()
 		return nil, err
 	}
