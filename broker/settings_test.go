@@ -19,13 +19,13 @@ import (
 )
 
 // startWithFile starts a broker whose settings are in a file.
-func startWithFile(t *testing.T) (b *ratchettest.Broker, path string) {
+func startWithFile(t *testing.T, root string) (b *ratchettest.Broker, path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "broker.conf")
 	text := "# mine\nbindAddress=127.0.0.1\nlistenPort=0\nvipPortEnable=false\nmappedFileSizeCommitLog=1048576\n" +
 		"maxHashSlotNum=1000\nmaxIndexNum=4000\n"
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-	settings, _, err := config.LoadBroker(path, []byte(text), t.TempDir(), config.OSEnv())
+	settings, _, err := config.LoadBroker(path, []byte(text), root, config.OSEnv())
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	running, err := broker.Start(ctx, broker.Config{Settings: settings, File: path, Logger: slog.New(slog.DiscardHandler)})
@@ -39,7 +39,7 @@ func startWithFile(t *testing.T) (b *ratchettest.Broker, path string) {
 
 // Settings that are changed at the same time all reach the file, and it says what is in force.
 func TestSettingsChangedAtOnceAreAllSaved(t *testing.T) {
-	b, path := startWithFile(t)
+	b, path := startWithFile(t, t.TempDir())
 	const operators, changes = 4, 20
 	var all sync.WaitGroup
 	for i := range operators {
@@ -62,7 +62,7 @@ func TestSettingsChangedAtOnceAreAllSaved(t *testing.T) {
 
 // What waits for a restart can be taken back before it, and is checked with what else waits.
 func TestSettingThatWaitsForARestartIsTakenBack(t *testing.T) {
-	b, path := startWithFile(t)
+	b, path := startWithFile(t, t.TempDir())
 	p := join(t, b)
 	require.Contains(t, p.must(protocol.UpdateBrokerConfig, nil, []byte("flushDiskType=SYNC_FLUSH")).Remark, "needs restart")
 	p.must(protocol.UpdateBrokerConfig, nil, []byte("flushDiskType=ASYNC_FLUSH"))
@@ -93,7 +93,7 @@ func TestAutoCreateIsSwitchedAtRunTime(t *testing.T) {
 
 // A value with which the broker could not start again is refused, not saved.
 func TestDelayLevelsThatMakeNoSenseAreRefused(t *testing.T) {
-	b, path := startWithFile(t)
+	b, path := startWithFile(t, t.TempDir())
 	p := join(t, b)
 	p.refused(protocol.InvalidParameter, protocol.UpdateBrokerConfig, nil, []byte("messageDelayLevel=1s 5x\nbrokerPermission=4"), "messageDelayLevel", "5x")
 	saved, err := os.ReadFile(path)
@@ -101,4 +101,24 @@ func TestDelayLevelsThatMakeNoSenseAreRefused(t *testing.T) {
 	require.NotContains(t, string(saved), "messageDelayLevel")
 	require.NotContains(t, string(saved), "brokerPermission")
 	p.must(protocol.UpdateBrokerConfig, nil, []byte("messageDelayLevel=1s 5m"))
+}
+
+// A group that a Java broker was told to keep from a topic is kept from it here, too.
+func TestForbiddenGroupDoesNotRead(t *testing.T) {
+	root := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(root, "config"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(root, "config", "subscriptionGroup.json"), []byte(
+		`{"dataVersion":{"counter":1},"forbiddenTable":{"G":{"T":4}},"subscriptionGroupTable":{"G":{"groupName":"G"}}}`), 0o600))
+	b, _ := startWithFile(t, root)
+	p := join(t, b)
+	p.createTopic("T", 1)
+	p.createTopic("U", 1)
+	p.beat("c", "G", subscription{"T", "*", nil, 1}, subscription{"U", "*", nil, 1})
+	pull := func(topic string) *protocol.PullMessageRequest {
+		h := pullHeader("G", topic, 0, 0)
+		h.SysFlag &^= 4 // by the subscription of its heartbeat
+		return h
+	}
+	p.refused(protocol.NoPermission, protocol.PullMessage, pull("T"), nil, "G", "T")
+	require.Equal(t, protocol.PullNotFound, p.pull(pull("U")).code)
 }

@@ -153,6 +153,9 @@ func (p *Processor) subscribed(r *remoting.Request, h *protocol.PullMessageReque
 			return nil, refuse(protocol.NoPermission, "consumer group %s may not broadcast: its consumeBroadcastEnable is false", h.ConsumerGroup)
 		}
 	}
+	if !p.groups.Readable(h.ConsumerGroup, h.Topic) {
+		return nil, refuse(protocol.NoPermission, "consumer group %s is forbidden to read topic %s", h.ConsumerGroup, h.Topic)
+	}
 	sub, ok := group.Subscription(h.Topic, r.Conn.ID())
 	switch {
 	case !ok:
