@@ -234,3 +234,32 @@ func TestWhatIsDoneOnTheMasterCountsOnTheSlave(t *testing.T) {
 	require.Equal(t, int64(10), slave.maxOffset("Kept", 0))
 	level(t, master, slave)
 }
+
+// Attributes of topics and groups stay until a request changes or removes them.
+func TestAttributesAreChangedOneByOne(t *testing.T) {
+	p := newPeer(t)
+	update := func(attributes string) map[string]string {
+		p.must(protocol.UpdateAndCreateTopic, &protocol.CreateTopicRequest{
+			Topic: "T", DefaultTopic: protocol.TopicDefault, ReadQueueNums: 1, WriteQueueNums: 1, Perm: 6,
+			TopicFilterType: "SINGLE_TAG", Attributes: attributes,
+		}, nil)
+		var topic protocol.TopicConfig
+		resp := p.must(protocol.GetTopicConfig, &protocol.GetTopicConfigRequest{Topic: "T"}, nil)
+		require.NoError(t, protocol.Unmarshal(resp.Body, &topic))
+		return topic.Attributes
+	}
+	require.Equal(t, map[string]string{"message.type": "FIFO", "a": "1"}, update("+message.type=FIFO,+a=1"))
+	require.Equal(t, map[string]string{"message.type": "FIFO", "a": "1"}, update(""), "as mqadmin's updateTopicPerm asks")
+	require.Equal(t, map[string]string{"message.type": "FIFO", "b": "2"}, update("-a,+b=2"))
+
+	group := func(body string) map[string]string {
+		p.must(protocol.UpdateAndCreateSubscriptionGroup, nil, []byte(body))
+		var config protocol.SubscriptionGroupConfig
+		resp := p.must(protocol.GetSubscriptionGroupConfig, &protocol.GetSubscriptionGroupConfigRequest{Group: "G"}, nil)
+		require.NoError(t, protocol.Unmarshal(resp.Body, &config))
+		return config.Attributes
+	}
+	require.Equal(t, map[string]string{"a": "1"}, group(`{"groupName":"G","attributes":{"+a":"1"}}`))
+	require.Equal(t, map[string]string{"a": "1"}, group(`{"groupName":"G","retryMaxTimes":3}`))
+	require.Equal(t, map[string]string{"b": "2"}, group(`{"groupName":"G","attributes":{"-a":"","+b":"2"}}`))
+}

@@ -23,6 +23,10 @@ func (p *Processor) updateTopic(_ context.Context, r *remoting.Request) (protoco
 	if err := r.ReadHeader(&h); err != nil {
 		return protocol.Reply{}, err
 	}
+	var attributes map[string]string
+	if before, ok := p.topics.Get(h.Topic); ok {
+		attributes = before.Attributes
+	}
 	changed, err := p.topics.Put(protocol.TopicConfig{
 		TopicName:       h.Topic,
 		ReadQueueNums:   h.ReadQueueNums,
@@ -31,7 +35,7 @@ func (p *Processor) updateTopic(_ context.Context, r *remoting.Request) (protoco
 		TopicFilterType: protocol.EnumText(h.TopicFilterType),
 		TopicSysFlag:    h.TopicSysFlag,
 		Order:           h.Order,
-		Attributes:      readAttributes(h.Attributes),
+		Attributes:      alter(attributes, readAttributes(h.Attributes)),
 	})
 	if err != nil {
 		return protocol.Reply{}, err
@@ -42,15 +46,29 @@ func (p *Processor) updateTopic(_ context.Context, r *remoting.Request) (protoco
 	return protocol.Reply{}, nil
 }
 
-// readAttributes reads "+name=value,+name=value", the form of a request to set attributes.
+// readAttributes reads "+name=value,-name", the form of a request to change attributes.
 func readAttributes(text string) map[string]string {
-	attributes := map[string]string{}
+	changes := map[string]string{}
 	for part := range strings.SplitSeq(text, ",") {
-		if name, value, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(part), "+"), "="); ok {
-			attributes[name] = value
+		if name, value, _ := strings.Cut(strings.TrimSpace(part), "="); strings.Trim(name, "+-") != "" {
+			changes[name] = value
 		}
 	}
-	return attributes
+	return changes
+}
+
+// alter is what becomes of attributes by changes, which are named +name when they set and -name when they remove one.
+func alter(attributes, changes map[string]string) map[string]string {
+	after := map[string]string{}
+	maps.Copy(after, attributes)
+	for name, value := range changes {
+		if removed, ok := strings.CutPrefix(name, "-"); ok {
+			delete(after, removed)
+		} else {
+			after[strings.TrimPrefix(name, "+")] = value
+		}
+	}
+	return after
 }
 
 func (p *Processor) deleteTopic(_ context.Context, r *remoting.Request) (protocol.Reply, error) {

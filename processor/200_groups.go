@@ -17,6 +17,11 @@ func (p *Processor) updateGroup(_ context.Context, r *remoting.Request) (protoco
 	if err := protocol.Unmarshal(r.Body, &config); err != nil {
 		return protocol.Reply{}, refuse(protocol.InvalidParameter, "group body: %v", err)
 	}
+	var attributes map[string]string
+	if before, ok := p.groups.Get(config.GroupName); ok {
+		attributes = before.Attributes
+	}
+	config.Attributes = alter(attributes, config.Attributes)
 	if _, err := p.groups.Put(config); err != nil {
 		return protocol.Reply{}, err
 	}
