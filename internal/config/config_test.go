@@ -174,6 +174,15 @@ func TestPathsAreExpanded(t *testing.T) {
 	require.Equal(t, []string{"/old", "/home/op/older"}, b.ReadOnlyCommitLogDirs())
 }
 
+func TestACommaTooManyIsNoFolder(t *testing.T) {
+	b, _ := load(t, "storePathCommitLog=/a/commitlog, ,/b/commitlog,\nreadOnlyCommitLogStorePaths=/c,")
+	require.Equal(t, []string{"/a/commitlog", "/b/commitlog"}, b.CommitLogDirs())
+	require.Equal(t, []string{"/c"}, b.ReadOnlyCommitLogDirs())
+	b, _ = load(t, "storePathCommitLog=,\nreadOnlyCommitLogStorePaths=,")
+	require.Equal(t, []string{"/srv/store/commitlog"}, b.CommitLogDirs())
+	require.Empty(t, b.ReadOnlyCommitLogDirs())
+}
+
 // Each tag is well formed, each default is legal, and the text of each setting reads back as the same value.
 func TestWhatIsPrintedReadsBack(t *testing.T) {
 	b, _ := load(t, "brokerRole=SYNC_MASTER\nnamesrvAddr=a:1;b:2\nfileReservedTime=7\ntimerMaxDelaySec=100")

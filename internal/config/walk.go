@@ -238,13 +238,15 @@ func (f *field) set(v reflect.Value, text string, env Env) error {
 	switch target.Kind() {
 	case reflect.String:
 		if f.path {
-			paths := strings.Split(text, ",") // storePathCommitLog may be several
-			for i := range paths {
-				expanded, err := env.expand(strings.TrimSpace(paths[i]))
+			var paths []string
+			for part := range strings.SplitSeq(text, ",") { // storePathCommitLog may be several
+				expanded, err := env.expand(strings.TrimSpace(part))
 				if err != nil {
 					return err
 				}
-				paths[i] = expanded
+				if expanded != "" { // which would be the folder that the broker happens to be started in
+					paths = append(paths, expanded)
+				}
 			}
 			text = strings.Join(paths, ",")
 		}
