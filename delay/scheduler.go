@@ -284,7 +284,7 @@ func (s *Scheduler) runSaver(ctx context.Context) error {
 		case <-ctx.Done():
 			flushCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushPatience)
 			defer cancel()
-			return s.save(flushCtx)
+			return errors.Join(s.save(flushCtx), s.backUp())
 		case <-tick.C:
 			if err := s.save(ctx); err != nil && ctx.Err() == nil && time.Since(logged) >= logEvery {
 				logged = time.Now()
@@ -317,6 +317,17 @@ func (s *Scheduler) save(ctx context.Context) error {
 		return fmt.Errorf("delay progress: %w", err)
 	}
 	return nil
+}
+
+// backUp makes the file's backup like the file, so that after an orderly stop each of the two holds everything.
+func (s *Scheduler) backUp() error {
+	s.mu.Lock()
+	p, unsaved := s.progress.clone(), s.changed
+	s.mu.Unlock()
+	if unsaved || p.counter == 0 { // counter: nothing has ever been delayed, and there is no file
+		return nil
+	}
+	return atomicfile.Write(s.opts.FS, s.opts.Path, p.format(s.opts.Now().UnixMilli()))
 }
 
 func (s *Scheduler) flushed(ctx context.Context, end offset.Physical) error {

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ratchetmq/ratchet/internal/offset"
+	"github.com/ratchetmq/ratchet/internal/vfs"
 	"github.com/ratchetmq/ratchet/internal/vfs/vfstest"
 	"github.com/ratchetmq/ratchet/message"
 	"github.com/ratchetmq/ratchet/store"
@@ -99,6 +100,25 @@ func TestStoppedDuringDelivery(t *testing.T) {
 		r.stop()
 		require.Less(t, sum, total)
 		require.Equal(t, total, requireAllOnce(t, r.disk, false))
+	})
+}
+
+// Scenario 2-05: whatever damages the file after an orderly stop, its backup has all of it.
+func TestStopLeavesABackup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := begin(t, vfstest.New(), nil)
+		r.send(1, "one")
+		time.Sleep(10 * time.Second)
+		require.Equal(t, []string{"one"}, r.delivered())
+		r.stop()
+		good, err := vfs.ReadFile(r.disk, path)
+		require.NoError(t, err)
+		r.disk.WriteFile(path, nil)
+		p, err := loadProgress(r.disk, path)
+		require.NoError(t, err)
+		want, err := parseProgress(good)
+		require.NoError(t, err)
+		require.Equal(t, want, p)
 	})
 }
 
@@ -209,7 +229,7 @@ func TestProgressIsSavedWithinASecond(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, syncs, disk.Count(vfstest.OpRename), "nothing changed, nothing is written")
 		r.stop()
-		require.Equal(t, syncs, disk.Count(vfstest.OpRename))
+		require.Equal(t, syncs+2, disk.Count(vfstest.OpRename), "the file once more, and its backup")
 	})
 }
 
