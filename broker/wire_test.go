@@ -3,6 +3,7 @@ package broker_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"os"
 	"path/filepath"
 	"strings"
@@ -63,7 +64,8 @@ func TestScenario6_12(t *testing.T) {
 	require.Equal(t, int32(protocol.Success), answer.Code)
 }
 
-// Properties up to the limit come back as they were sent; one byte more is refused, in batches too.
+// Properties up to the limit come back as they were sent, with what the broker adds as long as there is room; one byte more is
+// refused, in batches too.
 func TestScenario6_13(t *testing.T) {
 	p := newPeer(t)
 	p.createTopic("T", 1)
@@ -79,17 +81,40 @@ func TestScenario6_13(t *testing.T) {
 		require.True(t, ok)
 		require.Equal(t, value, string(got))
 		require.Len(t, answer.messages[0].Properties, message.MaxPropertiesSize)
-		for _, size := range []int{fill + 1, 33_000, 66_000} {
+		for _, separator := range []string{"", "\x02"} {
+			text := "A\x01" + strings.Repeat("v", message.MaxPropertiesSize-len("A\x01"+separator)) + separator
+			h := sendHeader("T", 0)
+			h.Properties = []byte(text)
+			var sent protocol.SendMessageResponse
+			resp := p.must(protocol.SendMessageV2, h.V2(), []byte("full"))
+			require.NoError(t, resp.ReadHeader(&sent))
+			p.arrived("T", 0, sent.QueueOffset)
+			answer := p.pull(pullHeader("G", "T", 0, sent.QueueOffset))
+			require.Len(t, answer.messages, 1)
+			require.Equal(t, text, string(answer.messages[0].Properties))
+			batch := protocol.AppendBatchMessage(nil, protocol.BatchMessage{Body: []byte("full"), Properties: []byte(text)})
+			resp = p.must(protocol.SendBatchMessage, sendHeader("T", 0), batch)
+			require.NoError(t, resp.ReadHeader(&sent))
+			p.arrived("T", 0, sent.QueueOffset)
+			answer = p.pull(pullHeader("G", "T", 0, sent.QueueOffset))
+			require.Len(t, answer.messages, 1)
+			require.Equal(t, text, string(answer.messages[0].Properties))
+		}
+		own := broker - len("MSG_REGION\x01DefaultRegion\x02TRACE_ON\x01true\x02CLUSTER\x01DefaultCluster\x02")
+		for _, size := range []int{message.MaxPropertiesSize - own - len("A\x01\x02") + 1, 33_000, 66_000} {
 			p.refused(protocol.MessageIllegal, protocol.SendMessageV2,
 				sendHeader("T", 0, "UNIQ_KEY", "k", "A", strings.Repeat("v", size)), []byte("x"), "32767")
 		}
 	}
 	batch := protocol.AppendBatchMessage(nil, protocol.BatchMessage{Body: []byte("ok")})
-	batch = protocol.AppendBatchMessage(batch, protocol.BatchMessage{
-		Body: []byte("x"), Properties: message.AppendProperty(nil, "A", strings.Repeat("v", 32_760)),
-	})
+	const many = message.MaxPropertiesSize + 1
+	for _, n := range []uint32{4*5 + 1 + 2 + many, 0, 0, 0, 1} { // size, magic, CRC, flag, length of the body
+		batch = binary.BigEndian.AppendUint32(batch, n)
+	}
+	batch = binary.BigEndian.AppendUint16(append(batch, 'x'), many)
+	batch = append(batch, "A\x01"+strings.Repeat("v", many-len("A\x01\x02"))+"\x02"...)
 	before := p.maxOffset("T", 0)
-	p.refused(protocol.MessageIllegal, protocol.SendBatchMessage, sendHeader("T", 0), batch, "32767")
+	p.refused(protocol.MessageIllegal, protocol.SendBatchMessage, sendHeader("T", 0), batch, "properties")
 	require.Equal(t, before, p.maxOffset("T", 0), "nothing of a refused batch is stored")
 }
 

@@ -396,9 +396,11 @@ func (p *Processor) fillBatch(r *remoting.Request, s *sends, one *send, topic *p
 
 // appendSendProperties writes to dst the properties that are stored for a message sent with props, and returns dst and
 // the part of it that was added: the sender's own, without what only the broker may set, with a unique key if there is
-// none, and the broker's marks. found, which has those of a message before or is zero, gets what the text has.
+// none, and the broker's marks; of what the broker adds only what there is room for, since nobody needs it to have the message.
+// found, which has those of a message before or is zero, gets what the text has.
 func (p *Processor) appendSendProperties(dst, props []byte, unique bool, found *traits) (grown, added []byte) {
 	start := len(dst)
+	fits := func(n int) bool { return len(dst)-start+n <= message.MaxPropertiesSize }
 	if dst = append(dst, props...); len(props) > 0 && props[len(props)-1] != 2 {
 		dst = append(dst, 2) // clients before 5.0 leave out the last separator
 	}
@@ -408,13 +410,19 @@ func (p *Processor) appendSendProperties(dst, props []byte, unique bool, found *
 		found.read(dst[start:])
 	}
 	if unique && found.unique == nil {
-		id := p.uniqueIDs.Next()
-		dst = message.AppendProperty(dst, message.PropertyUniqueKey, id)
-		found.unique = dst[len(dst)-1-len(id) : len(dst)-1]
-		found.keys.Note(dst[start:], []byte(message.PropertyUniqueKey), found.unique)
-		found.text = nil // which lacks the key
+		if id := p.uniqueIDs.Next(); fits(len(message.PropertyUniqueKey) + 1 + len(id) + 1) {
+			dst = message.AppendProperty(dst, message.PropertyUniqueKey, id)
+			found.unique = dst[len(dst)-1-len(id) : len(dst)-1]
+			found.keys.Note(dst[start:], []byte(message.PropertyUniqueKey), found.unique)
+			found.text = nil // which lacks the key
+		}
 	}
-	dst = append(dst, p.sendMarks...)
+	if fits(len(p.sendMarks)) {
+		dst = append(dst, p.sendMarks...)
+	}
+	if !fits(0) && len(props) == message.MaxPropertiesSize {
+		dst = dst[:start+len(props)] // but for the separator it fits
+	}
 	return dst, dst[start:len(dst):len(dst)]
 }
 
