@@ -62,6 +62,15 @@ func TestScenario4_10(t *testing.T) {
 	soon(second, "Later")
 }
 
+// A topic that is deleted soon after it was made is routed no more.
+func TestScenario4_08(t *testing.T) {
+	p := newPeer(t)
+	p.createTopic("T", 1)
+	require.Eventually(t, func() bool { return p.routed(p.broker.NameServer, "T") }, waitLimit, waitStep)
+	p.must(protocol.DeleteTopicInBroker, &protocol.DeleteTopicRequest{Topic: "T"}, nil)
+	require.False(t, p.routed(p.broker.NameServer, "T"))
+}
+
 // Name servers that take connections and never answer keep nobody from registering at the others.
 func TestScenario4_11(t *testing.T) {
 	var silent strings.Builder

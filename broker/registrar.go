@@ -295,7 +295,7 @@ func (g *registrar) send(
 	}
 	ctx, cancel := context.WithTimeout(ctx, registerTimeout)
 	defer cancel()
-	resp, err := g.client.Call(ctx, l.addr, protocol.RegisterBroker, header, nil, body)
+	resp, err := g.client.Call(ctx, l.addr, protocol.RegisterBroker, header, []protocol.KV{{Key: protocol.FieldOneMoment, Value: "true"}}, body)
 	if err != nil {
 		return err
 	}

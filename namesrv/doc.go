@@ -18,7 +18,8 @@
 //   - Each topic remembers the data version that brought it. Only a body with a newer version deletes it, so a full body
 //     that was overtaken by an increment deletes nothing.
 //   - A topic that came in an increment is safe from full bodies for incrementGrace: brokers copy their topics first and
-//     read the version later, so a body may claim a version whose topic it lacks.
+//     read the version later, so a body may claim a version whose topic it lacks. Ours take both at once, and say so: what
+//     they delete goes at once.
 //   - Brokers with enableSplitRegistration send the table in parts, and the part with the three topics looks full. When
 //     parts are seen (see sweepSlack), a topic is deleted only after two rounds without it.
 //

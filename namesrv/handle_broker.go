@@ -31,6 +31,7 @@ func (s *Server) registerBroker(r *remoting.Request) (protocol.Reply, error) {
 	}
 	reg := registration(&h, body)
 	reg.Zone, _ = r.Fields.Get(fieldZoneName)
+	_, reg.OneMoment = r.Fields.Get(protocol.FieldOneMoment)
 	reg.Conn = r.Conn.ID()
 	s.conns.Store(r.Conn.ID(), r.Conn)
 	res, err := s.table.Register(reg)

@@ -37,6 +37,8 @@ type Registration struct {
 	Timeout time.Duration
 	Version protocol.DataVersion
 	Topics  []TopicEntry
+	// OneMoment: the topics are those that Version stands for, no fewer.
+	OneMoment bool
 	// FilterServers replaces what the broker had; nil leaves it.
 	FilterServers []string
 	// Conn is the connection that the registration came over.
@@ -298,7 +300,7 @@ func (t *Table) sweep(a *round, slack uint64) int {
 	for _, q := range a.group.queues {
 		switch {
 		case q.round+slack >= a.group.round:
-		case !a.fresh && (!older(q.version, a.Version) || a.now.Before(q.safeUntil)):
+		case !a.fresh && (!older(q.version, a.Version) || !a.OneMoment && a.now.Before(q.safeUntil)):
 			// Next round, unless it is named until then.
 		default:
 			gone = append(gone, q)

@@ -258,6 +258,22 @@ func TestFullBodyThatClaimsTooNewAVersion(t *testing.T) {
 	require.NotNil(t, b.route("U"))
 }
 
+// A broker that says that it copies both at once is believed: what was made and deleted in the same moment is gone.
+func TestFullBodyOfOneMoment(t *testing.T) {
+	b := newBed(t)
+	b.register(full(10, "T"))
+	b.register(body(11, "U"))
+	b.register(body(12, "V"))
+	r := full(13, "T", "V")
+	r.OneMoment = true
+	require.Equal(t, 1, b.register(r).Removed)
+	require.Nil(t, b.route("U"))
+	r = full(11, "T", "U") // overtaken
+	r.OneMoment = true
+	b.register(r)
+	require.NotNil(t, b.route("V"))
+}
+
 func TestIncrementsInAnyOrder(t *testing.T) {
 	b := newBed(t)
 	b.register(full(1))

@@ -2,6 +2,10 @@ package protocol
 
 import "strconv"
 
+// FieldOneMoment says, in a registration, that its topics and its version belong to one moment. Java brokers copy their topics
+// first and read the version later, and their name servers pass over the field.
+const FieldOneMoment = "ratchetOneMoment"
+
 // Fields of our own in requests for a whole table (21, 201, 43) and their answers. Java brokers pass over them: theirs
 // are answered with the table, and they get it from us.
 const (
